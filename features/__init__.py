@@ -1,0 +1,1 @@
+"""Telemetry in, numbers out: record types, parsers, clock alignment, windows and features. Imports nobody of ours."""
