@@ -78,6 +78,7 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True, tag="collective"):
     transfer_s: float | None = None  # the part inside NCCL, MPI or Gloo
     end: float | None = None
     bytes: int | None = None
+    transport: str | None = None  # gloo, nccl, mpi, ccl: the library inside
     fused: int = 1
     ready: tuple[Ready, ...] = ()
     rank: int | None = None  # whose view, where the trace is one rank's own
