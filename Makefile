@@ -1,0 +1,96 @@
+# One command per job. `make help` lists them; CI runs `make check` and nothing else.
+#
+# Variables: PYTHON=python3.12  the interpreter to make the environment with
+#            VENV=/elsewhere    where the environment lives
+#            PYTEST_ARGS=...    what is handed to pytest
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?= -n 2 --dist loadgroup
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-print-directory
+
+PY := $(VENV)/bin/python
+RANKWATCH := $(VENV)/bin/rankwatch
+# An environment is as old as what it was made from: a stamp is remade when a lock or pyproject.toml is newer.
+RUNTIME := $(VENV)/.stamp-runtime
+DEV := $(VENV)/.stamp-dev
+INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo test check lint format bundle evaluate bench wheel lock clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(RUNTIME) ## find the sick rank in recorded jobs: start here
+	@$(RANKWATCH) demo
+
+test: $(DEV) ## run every test
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+check: ## everything CI checks: lint, then every test
+	@$(MAKE) lint
+	@$(MAKE) test
+
+lint: $(DEV) ## format check, lint, types and import contracts
+	$(VENV)/bin/ruff format --check --quiet .
+	$(VENV)/bin/ruff check --quiet .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: $(DEV) ## write the format that `make lint` checks
+	$(VENV)/bin/ruff check --fix --quiet .
+	$(VENV)/bin/ruff format .
+
+bundle: $(RUNTIME) ## retrain the shipped model bundle on the recorded runs
+	$(RANKWATCH) train --runs datasets/runs --out detector/bundle
+
+evaluate: $(RUNTIME) ## measure detection and diagnosis on the recorded runs
+	@$(RANKWATCH) evaluate
+
+bench: $(DEV) ## time the parts that must be fast
+	@for file in benchmarks/bench_*.py; do echo "== $$file" >&2; $(PY) "$$file"; done
+
+wheel: $(DEV) ## build the wheel into dist/
+	$(PY) -m build --wheel --no-isolation --outdir dist .
+
+lock: $(DEV) ## pin again what pyproject.toml allows (UPGRADE=--upgrade for newer releases)
+	$(LOCK) --extra train --build-deps-for editable --output-file requirements/runtime.lock pyproject.toml
+	$(LOCK) --all-extras --constraint requirements/runtime.lock --output-file requirements/dev.lock pyproject.toml
+
+clean: ## remove what was built or cached; keeps $(VENV)
+	rm -rf build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+# --- the environment ---------------------------------------------------------------------------------------------------
+
+# The locks name no package index: whichever one pip is set up with is asked, and hashes decide what is taken.
+LOCK = env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND='make lock' $(VENV)/bin/pip-compile --quiet --generate-hashes \
+	--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
+	$(UPGRADE)
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "rankwatch needs Python 3.11 or newer and found: $$($(PYTHON) --version 2>&1 || echo no $(PYTHON))" >&2; \
+	  echo "hint: name one, as in 'make PYTHON=python3.12 ...'" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments" >&2; \
+	  echo "hint: on Debian and Ubuntu, 'apt-get install python3-venv'" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): requirements/runtime.lock pyproject.toml | $(PY)
+	@echo "installing into $(VENV); this happens once and takes a minute or two ..." >&2
+	@$(INSTALL) --require-hashes -r requirements/runtime.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements/dev.lock requirements/runtime.lock pyproject.toml | $(PY)
+	@echo "installing into $(VENV), with the tools for development; this happens once and takes a minute or two ..." >&2
+	@$(INSTALL) --require-hashes -r requirements/dev.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $(RUNTIME) $@
