@@ -1,0 +1,108 @@
+"""Facts: hard evidence that never waits for a model or a gate, such as a rank's exit, an exception or a loss of NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from features.events import EVENTS
+from features.measures.machines import GONE, STOPPED
+from features.measures.table import RunMemory
+from features.records import Log
+from features.vocabulary import Channel
+from features.windows import Window
+
+Role = Literal["root", "cascade", "context"]
+
+ALONE_S = 1.0
+"""A process must be gone this long while others live: ranks of a finished job leave within a fraction of it."""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened, at a time, known for certain; `ranks` are those it points at."""
+
+    ts: float
+    name: str  # a word of the catalog's evidence vocabulary
+    role: Role
+    channel: Channel
+    text: str
+    ranks: tuple[int, ...] = ()
+    source: str = ""
+    kind: Literal["log", "telemetry", "timeline", "rule"] = "log"
+
+
+class FactFinder:
+    """Finds the facts of each window; remembers what one window alone cannot tell."""
+
+    def __init__(self) -> None:
+        self._nonfinite: set[int] = set()
+        self._told_gone: set[int] = set()
+
+    def of(self, window: Window, memory: RunMemory) -> list[Fact]:
+        """Facts of this window, earliest first."""
+        found = [*self._logs(window), *self._numbers(window), *self._gone(window, memory), *_ends(window)]
+        return sorted(found, key=lambda f: (f.ts, f.name, f.ranks, f.text))
+
+    def _logs(self, window: Window) -> Iterator[Fact]:
+        for log in window.logs:
+            event = EVENTS.get(log.event)
+            if event is None or not event.evidence:
+                continue
+            yield Fact(
+                ts=log.ts if log.ts is not None else window.start,
+                name=event.evidence,
+                role=event.role,
+                channel=event.channel,
+                text=log.text,
+                ranks=_ranks_of(log),
+                source=log.source,
+            )
+
+    def _numbers(self, window: Window) -> Iterator[Fact]:
+        """The first non-finite loss of each rank; the lowest step is the root, the others got it by averaging."""
+        for s in sorted(window.steps, key=lambda s: (s.step, s.ts, s.rank)):
+            if s.loss is None or math.isfinite(s.loss) or s.rank in self._nonfinite:
+                continue
+            role: Role = "cascade" if self._nonfinite else "root"
+            self._nonfinite.add(s.rank)
+            text = f"rank {s.rank}: loss is {s.loss} in step {s.step}"
+            yield Fact(
+                ts=s.ts, name="loss_nan", role=role, channel="numbers", text=text, ranks=(s.rank,), source=s.source
+            )
+
+    def _gone(self, window: Window, memory: RunMemory) -> Iterator[Fact]:
+        """A process that is gone while others of the job live on."""
+        alive = {p.rank: p.ts for p in window.processes if p.status is not None and p.status not in GONE}
+        for rank, since in sorted(memory.gone.items()):
+            if rank in self._told_gone or rank in memory.finished:
+                continue
+            if any(ts >= since + ALONE_S for r, ts in alive.items() if r != rank):
+                role: Role = "cascade" if self._told_gone else "root"
+                self._told_gone.add(rank)
+                text = f"the process of rank {rank} is gone while others of the job live on"
+                yield Fact(
+                    ts=since, name="process_gone", role=role, channel="pace", text=text, ranks=(rank,), kind="telemetry"
+                )
+
+
+def _ends(window: Window) -> Iterator[Fact]:
+    for p in window.phases:
+        if p.kind == "exhausted" and p.rank is not None:
+            text = f"rank {p.rank} has no more data at step {p.step}"
+            yield Fact(
+                ts=p.ts, name="log_exhausted", role="root", channel="pace", text=text, ranks=(p.rank,), source=p.source
+            )
+
+
+def stopped_ranks(window: Window) -> set[int]:
+    """Ranks that were seen stopped in this window."""
+    return {p.rank for p in window.processes if p.status in STOPPED}
+
+
+def _ranks_of(log: Log) -> tuple[int, ...]:
+    if log.ranks:
+        return log.ranks
+    return () if log.rank is None else (log.rank,)

@@ -1,0 +1,107 @@
+"""The extractor: windows in, feature frames out, with the memory and baseline of one run in between."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from features.baseline import Baseline
+from features.compare import Comparison, features_of
+from features.measures.machines import measure_machines
+from features.measures.steps import measure_steps
+from features.measures.table import Measures, RunMemory
+from features.measures.timeline import learn_transfers, measure_timeline
+from features.vocabulary import FEATURES
+from features.windows import Window
+
+WARMUP_STEPS = 8
+"""First steps of a run allocate, compile and fill caches; windows that begin before their end are not judged."""
+
+WARMUP_WINDOWS = 8
+"""Where neither log nor timeline tells of steps: windows with telemetry before anything is judged."""
+
+
+class FeatureFrame(msgspec.Struct):
+    """Features of one window: `values` has shape (n_ranks, n_features) in the order of the vocabulary; NaN = missing."""
+
+    index: int
+    start: float
+    end: float
+    ranks: list[int]
+    values: npt.NDArray[np.float64]
+    measures: Measures
+    unit_s: float  # the usual step, seconds; NaN where no rhythm is known
+    first_step: int | None
+    last_step: int | None
+    is_warmup: bool
+    is_over: bool  # every rank has said that it is done, or nothing happens any more
+
+
+class Extractor:
+    """Makes one frame per window, in order. `learn` is called for windows that were judged healthy, and only for them."""
+
+    def __init__(self, memory: RunMemory | None = None, baseline: Baseline | None = None) -> None:
+        self.memory = RunMemory() if memory is None else memory
+        self.baseline = Baseline() if baseline is None else baseline
+
+    def frame(self, window: Window) -> FeatureFrame:
+        """Features of the next window; depends on nothing later than the window."""
+        memory = self.memory
+        is_warmup = not self._is_warm(window)
+        self._look_around(window)
+        now = Measures(ranks=list(memory.ranks))
+        measure_steps(window, memory, now)
+        measure_timeline(window, memory, now)
+        measure_machines(window, memory, now)
+        comparison = Comparison(now, self.baseline, memory)
+        columns = features_of(comparison)
+        values = np.column_stack([columns[f.name] for f in FEATURES]) if memory.ranks else np.empty((0, len(FEATURES)))
+        steps = [s.step for s in window.steps]
+        return FeatureFrame(
+            index=window.index,
+            start=window.start,
+            end=window.end,
+            ranks=now.ranks,
+            values=values,
+            measures=now,
+            unit_s=comparison.unit_s,
+            first_step=min(steps, default=None),
+            last_step=max(steps, default=None),
+            is_warmup=is_warmup,
+            is_over=memory.is_over(),
+        )
+
+    def learn(self, window: Window, frame: FeatureFrame) -> None:
+        """Add a healthy window to the run's past."""
+        self.baseline.add(frame.measures)
+        learn_transfers(window, self.memory)
+
+    def _is_warm(self, window: Window) -> bool:
+        """The first steps lie behind this window: by the log's count, else the timeline's, else by time alone."""
+        memory = self.memory
+        memory.windows_seen += 1 if window.processes or window.steps or window.collectives else 0
+        if memory.origin_step is None:
+            memory.origin_step = min((s.step for s in window.steps), default=None)
+        if memory.last_step and memory.origin_step is not None:
+            return min(memory.last_step.values()) - memory.origin_step >= WARMUP_STEPS
+        if memory.uses:
+            return max(memory.uses.values()) >= WARMUP_STEPS
+        return memory.windows_seen > WARMUP_WINDOWS
+
+    def _look_around(self, window: Window) -> None:
+        """Ranks, nodes and settings that this window tells about."""
+        memory = self.memory
+        for info in window.info:
+            if info.world_size is not None:
+                memory.world_size = max(info.world_size, memory.world_size or 0)
+            memory.nodes.update(info.nodes)
+            memory.settings.update(info.settings)
+        memory.nodes.update({p.rank: p.node for p in window.processes if p.node is not None})
+        memory.see_ranks(range(memory.world_size or 0))
+        memory.see_ranks(s.rank for s in window.steps)
+        memory.see_ranks(p.rank for p in window.processes)
+        memory.see_ranks(t.rank for c in window.collectives for t in c.ready)
+        if not memory.ranks and window.collectives:
+            memory.see_ranks([0])  # the coordinator writes the timeline: one rank at least
+

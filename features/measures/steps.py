@@ -1,0 +1,130 @@
+"""Measures from training steps: level and phases per rank, progress, and values that all ranks should share."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import numpy as np
+
+from features.measures.table import Measures, RunMemory, Vector, known, mean, median, per_rank
+from features.records import Step
+from features.windows import Window
+
+PHASES = ("data", "forward", "backward", "sync", "optimizer")
+KEEP_STEPS = 64
+"""Steps kept open for comparison across ranks; ranks of a synchronous job are never further apart than one."""
+PARAM_NOISE, GRAD_NOISE = 1e-6, 1e-4
+"""Relative differences that printing and summation order alone produce."""
+
+
+def measure_steps(window: Window, memory: RunMemory, into: Measures) -> None:
+    """Fill in everything that step lines and phases tell about this window."""
+    by_rank: dict[int, list[Step]] = defaultdict(list)
+    for step in window.steps:
+        by_rank[step.rank].append(step)
+    at = memory.position()
+    for name in ("duration", *PHASES):
+        into.per_rank[name] = per_rank(
+            at, {r: median(known(getattr(s, f"{name}_s") for s in steps)) for r, steps in by_rank.items()}
+        )
+        into.per_rank[f"mean_{name}"] = per_rank(
+            at, {r: mean(known(getattr(s, f"{name}_s") for s in steps)) for r, steps in by_rank.items()}
+        )
+    into.per_rank["local"] = per_rank(at, {r: median(known(map(_local, steps))) for r, steps in by_rank.items()})
+    into.per_rank["batch"] = per_rank(at, {r: median(known(s.batch for s in steps)) for r, steps in by_rank.items()})
+    into.per_rank["nonfinite"] = per_rank(at, {r: _nonfinite_share(steps) for r, steps in by_rank.items()})
+    into.run["step"] = median(known(s.duration_s for s in window.steps))
+    into.run["step_max"] = max(known(s.duration_s for s in window.steps), default=math.nan)
+    into.run["loss"] = median(known(s.loss for s in window.steps))
+    into.run["grad"] = median(known(s.grad_norm for s in window.steps))
+    _compare_ranks(window, memory, into)
+    _progress(window, memory, into)
+
+
+def _local(step: Step) -> float | None:
+    """Time outside collectives; from the phases, or else the step less its wait."""
+    phases = [p for p in (step.data_s, step.forward_s, step.backward_s, step.optimizer_s) if p is not None]
+    if phases:
+        return sum(phases)
+    if step.duration_s is not None and step.sync_s is not None:
+        return step.duration_s - step.sync_s
+    return None
+
+
+def _nonfinite_share(steps: list[Step]) -> float:
+    losses = [s.loss for s in steps if s.loss is not None]
+    return sum(not math.isfinite(v) for v in losses) / len(losses) if losses else math.nan
+
+
+def _compare_ranks(window: Window, memory: RunMemory, into: Measures) -> None:
+    """Loss, norms of weights and gradients: ranks are compared within one step, once all have reported it."""
+    for s in window.steps:
+        left = None if s.optimizer_s is None else s.ts - s.optimizer_s  # when this rank left the collectives
+        values = tuple(math.nan if v is None else v for v in (s.loss, s.param_norm, s.grad_norm, left))
+        memory.step_values.setdefault(s.step, {})[s.rank] = values
+    complete = [k for k, v in memory.step_values.items() if len(v) >= max(2, len(memory.ranks))]
+    rows = {name: [] for name in ("loss_ratio", "param_desync", "grad_desync", "finish")}  # type: dict[str, list[Vector]]
+    for k in sorted(complete):
+        values = memory.step_values.pop(k)
+        table = np.array([values.get(r, (math.nan,) * 4) for r in memory.ranks])  # (n_ranks, 4)
+        rows["loss_ratio"].append(_log_ratio_to_median(table[:, 0]))
+        rows["param_desync"].append(_desync(table[:, 1], PARAM_NOISE))
+        rows["grad_desync"].append(_desync(table[:, 2], GRAD_NOISE))
+        rows["finish"].append(table[:, 3] - np.nanmedian(table[:, 3]) if np.isfinite(table[:, 3]).any() else table[:, 3])
+    for k in sorted(memory.step_values)[:-KEEP_STEPS]:
+        del memory.step_values[k]
+    for name, vectors in rows.items():
+        into.per_rank[name] = np.median(vectors, axis=0) if vectors else np.full(len(memory.ranks), math.nan)
+
+
+def _log_ratio_to_median(values: Vector) -> Vector:
+    finite = values[np.isfinite(values) & (values > 0)]
+    if finite.size < 2:
+        return np.full(values.shape, math.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.log2(values / np.median(finite))
+    return np.where(np.isfinite(ratio), ratio, math.nan)
+
+
+def _desync(values: Vector, noise: float) -> Vector:
+    """How far a value that should be equal on all ranks is from the median rank, in decades above the noise."""
+    finite = values[np.isfinite(values)]
+    if finite.size < 2:
+        return np.full(values.shape, math.nan)
+    middle = np.median(finite) if finite.size > 2 else finite[0]
+    distance = np.abs(values - middle) / max(abs(middle), 1e-30)
+    if finite.size == 2:
+        distance = np.full(values.shape, np.nanmax(distance))  # two ranks: nobody can say which one is right
+    return np.log10(np.maximum(distance, noise) / noise)
+
+
+def _progress(window: Window, memory: RunMemory, into: Measures) -> None:
+    for s in window.steps:
+        if s.ts >= memory.last_step_end.get(s.rank, -math.inf):
+            memory.last_step_end[s.rank] = s.ts
+            memory.last_step[s.rank] = s.step
+        if memory.first_step_end is None:
+            memory.first_step_end = s.ts
+    into.run["pause_share"] = _pauses(window, memory)
+    if memory.last_step_end:
+        newest = max(memory.last_step_end.values())
+        into.run["since_step"] = window.end - newest
+        behind = {r: newest - memory.last_step_end.get(r, newest) for r in memory.ranks}
+        into.per_rank["behind"] = per_rank(memory.position(), behind)
+
+
+def _pauses(window: Window, memory: RunMemory) -> float:
+    """Largest share of the time since the pause of the same kind before it that a validation or checkpoint took."""
+    shares = []
+    for p in window.phases:
+        if p.kind in ("done", "join", "exhausted") and p.rank is not None:
+            memory.finished.setdefault(p.rank, p.ts)
+        if p.kind not in ("validation", "checkpoint") or p.duration_s is None:
+            continue
+        key = f"{p.kind} {p.rank}"
+        since = memory.last_pause_end.get(key, memory.first_step_end)
+        if since is not None and p.ts > since:
+            shares.append(p.duration_s / (p.ts - since))
+        memory.last_pause_end[key] = p.ts
+    return max(shares, default=0.0 if window.steps else math.nan)

@@ -1,0 +1,51 @@
+"""The rhythm of a run: how long its steps are, and which window length suits them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+
+from features.records import Collective, Host, Process, Record, Step
+
+LENGTHS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Window lengths to choose from, seconds: few and round, so that runs of one kind share their windows."""
+STEPS_PER_WINDOW = 12
+"""A median over a dozen steps is steady, and the delay of a verdict stays at a dozen steps."""
+SAMPLES_PER_WINDOW = 4
+"""Where only sampled telemetry is there: enough samples for a rate and its spread."""
+ENOUGH = 48
+"""Step durations looked at: the length is decided from the run's beginning, as a live scorer must."""
+
+
+def window_length(records: Iterable[Record]) -> float:
+    """Length of the windows in seconds, from the first steps (or collectives, or samples) of the run.
+
+    Looks at records in the order given and stops as soon as it has seen enough, so a stream and an archive agree.
+    """
+    steps: list[float] = []
+    periods: list[float] = []
+    samples: list[float] = []
+    last_use: dict[str, float] = {}
+    for record in records:
+        if isinstance(record, Step) and record.duration_s is not None:
+            steps.append(record.duration_s)
+        elif isinstance(record, Collective) and record.end is not None:
+            if record.tensor in last_use:
+                periods.append(record.end - last_use[record.tensor])
+            last_use[record.tensor] = record.end
+        elif isinstance(record, (Host, Process)) and record.interval_s is not None:
+            samples.append(record.interval_s)
+        if len(steps) >= ENOUGH:
+            break
+    return _choose(steps, periods, samples)
+
+
+def _choose(steps: list[float], periods: list[float], samples: list[float]) -> float:
+    wanted = 0.0
+    if steps:
+        wanted = STEPS_PER_WINDOW * statistics.median(steps)
+    elif periods:
+        wanted = STEPS_PER_WINDOW * statistics.median(periods[: 10 * ENOUGH])
+    if samples:
+        wanted = max(wanted, SAMPLES_PER_WINDOW * statistics.median(samples[: 10 * ENOUGH]))
+    return next((length for length in LENGTHS_S if length >= wanted), LENGTHS_S[-1])

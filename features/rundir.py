@@ -1,0 +1,174 @@
+"""Reads an archived run: finds what is readable in a directory (or one file), parses it, and says what it could not use."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from features.clock import align
+from features.errors import UnreadableRun
+from features.notices import Notices
+from features.parsers import PARSERS
+from features.parsers.protocol import ParserRow
+from features.records import Record, RunInfo, Step
+from features.windows import order_key
+
+CHUNK_BYTES = 1 << 20
+SNIFF_BYTES = 1 << 16
+GZIP_MAGIC = b"\x1f\x8b"
+NEVER_READ = frozenset({"truth.json"})
+"""Labels of recorded runs. Detection must not see them, whatever a parser could make of them."""
+DEEPEST = 3
+"""Folders below the run's own that are looked into."""
+
+
+class SourceFile(msgspec.Struct):
+    """One readable file: its name below the run, what it is, its checksum and its records in file order."""
+
+    name: str
+    kind: str
+    sha256: str
+    records: list[Record]
+    absolute: bool = True  # False: its times do not start at the epoch
+
+
+class RunData(msgspec.Struct):
+    """Everything read from one run; `records` are in event order on one UTC clock."""
+
+    id: str
+    path: str
+    files: list[SourceFile]
+    records: list[Record]
+    notices: Notices
+
+    @property
+    def sources(self) -> list[str]:
+        """Kinds of source that were readable, in a fixed order."""
+        return sorted({f.kind for f in self.files})
+
+
+Progress = Callable[[str], None]
+
+
+def load_run(path: Path, progress: Progress = lambda _: None) -> RunData:
+    """Read a run directory, or a single file as a run of its own.
+
+    Raises UnreadableRun where nothing in it can be used; whatever else is wrong becomes a counted notice.
+    """
+    notices = Notices()
+    root = path if path.is_dir() else path.parent
+    files = [f for p in _candidates(path) if (f := _read(p, root, notices, progress)) is not None]
+    if not files:
+        raise UnreadableRun(
+            str(path),
+            expected="a Horovod timeline, training or launcher logs, or telemetry",
+            found=_what_is_there(path, notices),
+            remedy="point at the directory a run wrote, or at one of its files; see docs/inputs.md for what is read",
+        )
+    align(files, notices)
+    records = sorted(_without_repeats(files), key=order_key)
+    return RunData(id=path.resolve().name, path=str(path), files=files, records=records, notices=notices)
+
+
+def _candidates(path: Path) -> Iterator[Path]:
+    if not path.exists():
+        raise UnreadableRun(str(path), expected="a run directory or a file", found="nothing", remedy="check the path")
+    if path.is_file():
+        yield path
+        return
+    found = [
+        p
+        for p in path.rglob("*")
+        if p.is_file() and p.name not in NEVER_READ and len(p.relative_to(path).parts) <= DEEPEST + 1
+        if not any(part.startswith(".") for part in p.relative_to(path).parts)
+    ]
+    yield from sorted(found, key=lambda p: p.relative_to(path).as_posix())
+
+
+def _read(path: Path, root: Path, notices: Notices, progress: Progress) -> SourceFile | None:
+    name = path.relative_to(root).as_posix()
+    try:
+        with _opened(path) as stream:
+            return _parse(stream, name, notices, progress)
+    except OSError as error:
+        notices.add("error", f"cannot be opened: {error.strerror or type(error).__name__}", file=name)
+        return None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    raw = path.open("rb")
+    if raw.read(2) == GZIP_MAGIC:
+        raw.close()
+        return gzip.open(path, "rb")
+    raw.seek(0)
+    return raw
+
+
+def _parse(stream: IO[bytes], name: str, notices: Notices, progress: Progress) -> SourceFile | None:
+    chunks = _chunks(stream, name, notices)
+    head = next(chunks, b"")
+    row = _recognise(head)
+    if row is None:
+        notices.add("warning", "empty file" if not head else "not a format that is read here", file=name)
+        return None
+    parser, digest, records = row.make(name, notices), hashlib.sha256(), []
+    while head:
+        digest.update(head)
+        records += parser.feed(head)
+        progress(name)
+        head = next(chunks, b"")
+    records += parser.finish()
+    absolute = bool(getattr(parser, "absolute", True))
+    return SourceFile(name=name, kind=row.kind, sha256=digest.hexdigest(), records=records, absolute=absolute)
+
+
+def _recognise(head: bytes) -> ParserRow | None:
+    return next((row for row in PARSERS if head and row.sniff(head[:SNIFF_BYTES])), None)
+
+
+def _chunks(stream: IO[bytes], name: str, notices: Notices) -> Iterator[bytes]:
+    """Chunks until the end, or until a damaged archive gives no more."""
+    while True:
+        try:
+            chunk = stream.read(CHUNK_BYTES)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            text = "compressed file is cut or damaged; what came before is used"
+            notices.add("warning", f"{text} ({type(error).__name__})", file=name)
+            return
+        if not chunk:
+            return
+        yield chunk
+
+
+def _what_is_there(path: Path, notices: Notices) -> str:
+    told = "; ".join(f"{n.source}: {n.text}" for n in notices.items()[:3])
+    return told or ("an empty directory" if path.is_dir() else "nothing readable")
+
+
+def _without_repeats(files: list[SourceFile]) -> Iterator[Record]:
+    """All records once: launchers repeat the lines that ranks also write to files of their own."""
+    seen: set[object] = set()
+    for record in (r for f in files for r in f.records):
+        key = _identity(record)
+        if key is not None:
+            if key in seen:
+                continue
+            seen.add(key)
+        yield record
+
+
+def _identity(record: Record) -> object:
+    """Equal for records that are the same event told twice; None where repeats cannot happen."""
+    if isinstance(record, Step):
+        return ("step", record.rank, record.step, record.ts)
+    if isinstance(record, RunInfo):
+        return None
+    if hasattr(record, "rank") and type(record).__name__ in ("Phase", "Log"):
+        return msgspec.json.encode(msgspec.structs.replace(record, source=""))
+    return None
