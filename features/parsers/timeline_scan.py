@@ -1,0 +1,192 @@
+"""Cuts the bytes of a Horovod timeline into events, in big typed slices while they are sound, one by one where not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from features.notices import Notices
+
+SLICE_BYTES = 256 * 1024  # decoded at once: large enough to make the call free, small enough to bound memory
+MAX_RECORD_BYTES = 64 * 1024  # a record is some 60 to 300 bytes; without an end after this many it is damage
+MAX_DEPTH = 8  # a record nests twice; more is damage, and giving up keeps the search linear
+SEPARATORS = b"[], \t\r\n"  # in any order: the writer puts "]" after each event, later "," in its place
+
+DAMAGED = "damaged bytes were skipped"
+CUT = "the last record is cut off"
+REPLACED = "invalid UTF-8 in a record was replaced"
+
+_TOKEN = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*+"|["{}]')
+_OPEN_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*+\\?\Z')
+_INCOMPLETE, _BROKEN = 0, -1
+
+Micros = Annotated[float, msgspec.Meta(ge=-(2.0**63), le=2.0**63)]
+
+
+class Begin(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="B"):
+    """A span opens on a tensor."""
+
+    name: str
+    ts: Micros
+    pid: int
+
+
+class End(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="E"):
+    """The innermost open span of a tensor closes; `args` tells dtype and shape at the outermost."""
+
+    ts: Micros
+    pid: int
+    args: msgspec.Raw = msgspec.Raw(b"")
+
+
+class Tick(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="X"):
+    """A rank, given by `name`, announced the tensor."""
+
+    name: str
+    ts: Micros
+    pid: int
+
+
+class Mark(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="i"):
+    """A moment of the whole coordinator, such as CYCLE_START."""
+
+    name: str
+    ts: Micros
+
+
+class Meta(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="M"):
+    """Says something about a tensor, or (pid 0) about the clock."""
+
+    name: str
+    pid: int
+    args: msgspec.Raw = msgspec.Raw(b"")
+
+
+Event = Begin | End | Tick | Mark | Meta
+_EVENTS: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[Event])
+_EVENT: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+class Scanner:
+    """Bytes in any chunking to events; what it skips is counted with its byte offset."""
+
+    def __init__(self, file: str, notices: Notices) -> None:
+        self._file, self._notices = file, notices
+        self._carry = b""
+        self._offset = 0  # of the first byte of the buffer within the file
+        self._damage: int | None = None  # where the damaged stretch that we are in began
+        self._torn = False  # whether that stretch began with a record
+
+    def feed(self, data: bytes) -> Iterator[list[Event]]:
+        """Events that `data` completes, in batches."""
+        buf = self._carry + data if self._carry else data
+        if b"}" not in data and len(buf) < MAX_RECORD_BYTES:
+            self._carry = buf  # nothing can have been completed: do not look at the same bytes again and again
+            return
+        yield from self._scan(buf, final=False)
+
+    def finish(self) -> Iterator[list[Event]]:
+        """Events in what was held back, and the notice about a last record without an end."""
+        yield from self._scan(self._carry, final=True)
+        self._sound(at_end=True)
+
+    def _scan(self, buf: bytes, *, final: bool) -> Iterator[list[Event]]:
+        pos, size = 0, len(buf)
+        while pos < size:
+            limit = min(pos + SLICE_BYTES, size)
+            cut, events = self._slice(buf, pos, limit)
+            if not events:
+                cut, events = self._one_by_one(buf, pos, limit, final=final)
+            if events:
+                yield events
+            if cut == pos:
+                break
+            pos = cut
+        self._carry = buf[pos:]
+        self._offset += pos
+
+    def _slice(self, buf: bytes, pos: int, limit: int) -> tuple[int, list[Event]]:
+        """The fast way: all up to the last event that certainly ends before `limit`; nothing if anything is odd."""
+        cut = max(buf.rfind(b"},", pos, limit), buf.rfind(b"}]", pos, limit)) + 1
+        start = buf.find(b"{", pos, limit)
+        if self._damage is not None or cut <= start or start < 0 or buf[pos:start].strip(SEPARATORS):
+            return pos, []
+        try:
+            return cut, _EVENTS.decode(b"".join((b"[", memoryview(buf)[start:cut], b"]")))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return pos, []
+
+    def _one_by_one(self, buf: bytes, pos: int, limit: int, *, final: bool) -> tuple[int, list[Event]]:
+        """The patient way: each record by itself; after damage, on at the next brace."""
+        events: list[Event] = []
+        while pos < limit:
+            start = buf.find(b"{", pos)
+            self._between(buf, pos, start if start >= 0 else len(buf))
+            if start < 0:
+                return len(buf), events
+            end = _object_end(buf, start)
+            if end == _INCOMPLETE and not final and len(buf) - start < MAX_RECORD_BYTES:
+                return start, events
+            event = self._event(buf[start:end], start) if end > 0 else None
+            if event is None:
+                self._damaged(start, torn=True)
+                pos = start + 1
+            else:
+                self._sound(at_end=False)
+                events.append(event)
+                pos = end
+        return pos, events
+
+    def _between(self, buf: bytes, start: int, end: int) -> None:
+        odd = buf[start:end].lstrip(SEPARATORS)
+        if odd:
+            self._damaged(end - len(odd), torn=False)
+
+    def _event(self, raw: bytes, start: int) -> Event | None:
+        try:
+            return _EVENT.decode(raw)
+        except msgspec.ValidationError:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+        repaired = raw.decode("utf-8", "replace").encode()
+        if repaired == raw:
+            return None
+        try:
+            event = _EVENT.decode(repaired)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        self._notices.add("warning", REPLACED, file=self._file, place=f"byte {self._offset + start}")
+        return event
+
+    def _damaged(self, at: int, *, torn: bool) -> None:
+        if self._damage is None:
+            self._damage, self._torn = self._offset + at, torn
+
+    def _sound(self, *, at_end: bool) -> None:
+        """A damaged stretch, if we were in one, ends here."""
+        if self._damage is not None:
+            text = CUT if at_end and self._torn else DAMAGED
+            self._notices.add("warning", text, file=self._file, place=f"byte {self._damage}")
+            self._damage = None
+
+
+def _object_end(buf: bytes, start: int) -> int:
+    """Where the object that opens at `start` ends (exclusive), or that it is incomplete or broken."""
+    depth, window = 0, min(len(buf), start + MAX_RECORD_BYTES)
+    for token in _TOKEN.finditer(buf, start, window):
+        sign = token[0]
+        if sign == b"{":
+            depth += 1
+        elif sign == b"}":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+        elif sign == b'"':  # no closing quote: cut off, or no string at all
+            return _INCOMPLETE if _OPEN_STRING.match(buf, token.start(), window) else _BROKEN
+        if depth > MAX_DEPTH:
+            return _BROKEN
+    return _INCOMPLETE
