@@ -17,10 +17,12 @@ MAKEFLAGS += --no-print-directory
 
 PY := $(VENV)/bin/python
 RANKWATCH := $(VENV)/bin/rankwatch
+# `--no-compile` for those who came for the demo: a third of the wait, since only what is imported is ever compiled. Not for
+# development: compiling inside pytest would turn other people's syntax warnings into our errors.
 # An environment is as old as what it was made from: a stamp is remade when a lock or pyproject.toml is newer.
 RUNTIME := $(VENV)/.stamp-runtime
 DEV := $(VENV)/.stamp-dev
-INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+INSTALL := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --root-user-action ignore
 
 .PHONY: help demo test check lint format bundle evaluate bench wheel lock clean
 
@@ -75,8 +77,8 @@ LOCK = env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND='make lock' $(VENV)/bin/pip-
 	$(UPGRADE)
 
 $(PY):
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "rankwatch needs Python 3.11 or newer and found: $$($(PYTHON) --version 2>&1 || echo no $(PYTHON))" >&2; \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "rankwatch needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there)" >&2; \
 	  echo "hint: name one, as in 'make PYTHON=python3.12 ...'" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) cannot make virtual environments" >&2; \
@@ -84,13 +86,13 @@ $(PY):
 	@$(PYTHON) -m venv $(VENV)
 
 $(RUNTIME): requirements/runtime.lock pyproject.toml | $(PY)
-	@echo "installing into $(VENV); this happens once and takes a minute or two ..." >&2
-	@$(INSTALL) --require-hashes -r requirements/runtime.lock
+	@echo "installing into $(VENV); once; half a minute or so ..." >&2
+	@$(INSTALL) --no-compile --require-hashes -r requirements/runtime.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(DEV): requirements/dev.lock requirements/runtime.lock pyproject.toml | $(PY)
-	@echo "installing into $(VENV), with the tools for development; this happens once and takes a minute or two ..." >&2
+	@echo "installing into $(VENV), with the tools for development; once; a minute or two ..." >&2
 	@$(INSTALL) --require-hashes -r requirements/dev.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $(RUNTIME) $@
