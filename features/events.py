@@ -52,8 +52,16 @@ EVENTS: tuple[EventKind, ...] = (
     EventKind("process_crashed", "a process crashed on a memory access or an abort", "root", True, PYTHON),
     EventKind("process_terminated", "a process was told to end, because another had failed", "cascade", False, RUNNER),
     EventKind("job_aborted", "the launcher ended the job because a process failed", "cascade", True, RUNNER),
-    EventKind("death_signal", "the launcher itself was told to end (terminal closed, job cancelled)", "root", True, ELASTIC),
-    EventKind("job_cancelled", "the batch system ended the job: limit, preemption, request or failed node", "root", True, SLURM),
+    EventKind(
+        "death_signal", "the launcher itself was told to end (terminal closed, job cancelled)", "root", True, ELASTIC
+    ),
+    EventKind(
+        "job_cancelled",
+        "the batch system ended the job: limit, preemption, request or failed node",
+        "root",
+        True,
+        SLURM,
+    ),
     EventKind("worker_restart", "the launcher restarts the group of workers", "context", False, ELASTIC),
     EventKind("rendezvous_failed", "ranks did not find each other at the start", "root", True, ELASTIC),
     # memory
@@ -99,7 +107,13 @@ EVENTS: tuple[EventKind, ...] = (
     EventKind("hung_task", "a task did not run for minutes, or a processor is stuck", "root", True, KERNEL),
     # numbers
     EventKind("loss_nonfinite", "a loss or gradient is NaN or infinite", "root", True, "wordings of training scripts"),
-    EventKind("loss_scale_overflow", "a step was skipped because its gradients overflowed", "context", False, "DeepSpeed and apex"),
+    EventKind(
+        "loss_scale_overflow",
+        "a step was skipped because its gradients overflowed",
+        "context",
+        False,
+        "DeepSpeed and apex",
+    ),
     EventKind("loss_scale_exhausted", "the loss scale cannot be lowered further", "root", True, "DeepSpeed and apex"),
 )
 

@@ -1,0 +1,210 @@
+"""Reads a training step from one line of text: the recorded layout, any `key=value` wording, and JSON lines."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from features.records import Step
+
+MEGABYTE = 1e6  # bytes, as `rss_mb` is written
+
+
+class Reading(NamedTuple):
+    """What one line says of a step, by the names of Step; `per_epoch` tells that the number restarts each epoch."""
+
+    values: dict[str, float]
+    rank: int | None = None
+    ts: float | None = None
+    per_epoch: int | None = None  # steps in an epoch, 0 if unknown
+
+
+# What people call the fields of Step. Keys are lower case; a suffix _ms, _us, _s or _sec is taken off before.
+NAMES: dict[str, str] = {
+    name: field
+    for field, names in {
+        "step": "step steps global_step global_steps iter iters iteration iterations train/step trainer/global_step",
+        "duration_s": "step_time time_taken iter_time iteration_time batch_time time_per_step time latency step_duration"
+        " elapsed time/step sec_per_step",
+        "data_s": "data data_time dataload load_time data_wait input_time dataloader_time",
+        "forward_s": "fwd forward fwd_time forward_time",
+        "backward_s": "bwd backward bwd_time backward_time",
+        "sync_s": "sync sync_time comm comm_time allreduce allreduce_time communication",
+        "optimizer_s": "opt optimizer optim opt_time optimizer_time",
+        "epoch": "epoch ep train/epoch",
+        "batch": "batch batch_size bs global_batch_size",
+        "loss": "loss train_loss total_loss training_loss train/loss lm_loss mlm_loss avg_loss lm-loss",
+        "grad_norm": "grad_norm gnorm gradient_norm train/grad_norm",
+        "param_norm": "param_norm params_norm",
+        "rss_bytes": "rss rss_mb rss_gb",
+        "rate": "samples_per_s samples_per_sec samples/sec examples_per_second examples/sec images_per_sec images/sec"
+        " img/sec samples_per_second train_samples_per_second",
+    }.items()
+    for name in names.split()
+}
+EVIDENCE = frozenset(NAMES.values()) - {"step", "epoch", "batch", "rss_bytes"}  # one of these makes a line a step
+_COUNTS = frozenset({"step", "epoch", "batch"})
+_UNITS = {"ms": 1e-3, "us": 1e-6, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "min": 60.0}
+_SUFFIX = re.compile(r"(.+?)_?\(?(ms|us|s|sec|seconds)\)?")
+
+_RECORDED = re.compile(r"(?:[A-Z]+ )?\[rank=(\d{1,9})(?: host=([^\]\s]*))?\] (step=\d.*)")
+_PAIR = re.compile(
+    r"(?<![\w.])([A-Za-z][\w./-]*(?: ?\([a-z]{1,3}\))?)['\"]?(?: ?= ?|: ?)"
+    r"([-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|NaN|NAN|inf|Inf|Infinity|-inf))(?: ?(ms|us|secs?|s|min)\b)?(?![\w:])"
+)
+_BRACKETED = re.compile(r"\[?\b(?:[Ss]tep|[Ii]ter(?:ation)?)s?[ #:]{1,3}(\d[\d,]*)")
+_decode = msgspec.json.Decoder().decode
+
+
+def number(text: Any) -> float | None:
+    """`text` as a number; NaN and infinities are numbers here, anything else is None."""
+    if isinstance(text, bool) or not isinstance(text, int | float | str):
+        return None
+    try:
+        return float(text.replace(",", "") if isinstance(text, str) else text)
+    except (ValueError, OverflowError):
+        return None
+
+
+def count(value: float | None) -> int | None:
+    """`value` as a whole number that is not negative, else None."""
+    if value is None or not math.isfinite(value) or value < 0:
+        return None
+    return int(value)
+
+
+def recorded(text: str) -> tuple[int, str | None, dict[str, str]] | None:
+    """Rank, host and fields of a line in the recorded layout, without its time; None for other lines."""
+    match = _RECORDED.match(text)
+    if match is None:
+        return None
+    try:
+        fields = dict([part.split("=", 1) for part in match[3].split()])
+    except ValueError:  # a word without "=": some other message
+        return None
+    return int(match[1]), match[2], fields
+
+
+def recorded_step(ts: float, rank: int, fields: Mapping[str, str], source: str) -> Step | None:
+    """The Step of a line in the recorded layout; None if a field is no number."""
+    get = fields.get
+
+    def real(key: str) -> float | None:
+        value = get(key)
+        return None if value is None else float(value)
+
+    try:
+        rss = real("rss_mb")
+        return Step(
+            ts=ts,
+            rank=rank,
+            step=int(fields["step"]),
+            duration_s=real("step_time"),
+            data_s=real("data"),
+            forward_s=real("fwd"),
+            backward_s=real("bwd"),
+            sync_s=real("sync"),
+            optimizer_s=real("opt"),
+            epoch=None if get("epoch") is None else int(fields["epoch"]),
+            batch=None if get("batch") is None else int(fields["batch"]),
+            loss=real("loss"),
+            grad_norm=real("grad_norm"),
+            param_norm=real("param_norm"),
+            rss_bytes=None if rss is None else rss * MEGABYTE,
+            source=source,
+        )
+    except ValueError:
+        return None
+
+
+def build(reading: Reading, ts: float, rank: int, step: int, source: str) -> Step:
+    """The Step of a reading whose time, rank and number are settled."""
+    values = reading.values
+    duration, batch, rate = values.get("duration_s"), values.get("batch"), values.get("rate")
+    if duration is None and batch is not None and rate is not None and rate > 0:
+        duration = batch / rate
+    seconds = {name: values.get(name) for name in ("data_s", "forward_s", "backward_s", "sync_s", "optimizer_s")}
+    return Step(
+        ts=ts,
+        rank=rank,
+        step=step,
+        duration_s=duration,
+        epoch=count(values.get("epoch")),
+        batch=count(batch),
+        loss=values.get("loss"),
+        grad_norm=values.get("grad_norm"),
+        param_norm=values.get("param_norm"),
+        rss_bytes=values.get("rss_bytes"),
+        source=source,
+        **seconds,
+    )
+
+
+def canonical(name: str, unit: str | None) -> tuple[str, float] | None:
+    """Which field of Step `name` means, and the factor from its unit to ours; None for other names."""
+    name = name.lower().replace(" ", "_")
+    field = NAMES.get(name)
+    factor = _UNITS.get(unit or "", 1.0)
+    if field is None:
+        match = _SUFFIX.fullmatch(name)
+        field = NAMES.get(match[1]) if match is not None else None
+        if field is None or match is None or not field.endswith("_s"):
+            return None
+        factor = _UNITS[match[2]]
+    if field == "rss_bytes":
+        factor = {"rss_mb": MEGABYTE, "rss_gb": 1e3 * MEGABYTE}.get(name, 1.0)
+    return field, factor
+
+
+def from_pairs(text: str) -> Reading | None:
+    """A step from `key=value` or `key: value` wording; needs a step number and one thing measured."""
+    values: dict[str, float] = {}
+    for name, raw, unit in _PAIR.findall(text):
+        meaning = canonical(name, unit)
+        value = number(raw)
+        if meaning is None or value is None or meaning[0] in values:
+            continue
+        field, factor = meaning
+        values[field] = value * factor
+    if "step" not in values and (match := _BRACKETED.search(text)):
+        values["step"] = number(match[1]) or 0.0
+    return _checked(Reading(values))
+
+
+def from_json(text: str) -> Reading | None:
+    """A step from a line that is one JSON object."""
+    try:
+        entry = _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    if not isinstance(entry, dict):
+        return None
+    values: dict[str, float] = {}
+    for name, raw in entry.items():
+        meaning, value = canonical(name, None), number(raw)
+        if meaning is not None and value is not None and meaning[0] not in values:
+            values[meaning[0]] = value * meaning[1]
+    rank = count(number(entry.get("rank")))
+    ts = next((t for key in ("ts", "timestamp", "time") if (t := number(entry.get(key))) is not None), None)
+    if ts is not None and ts > 1e9:  # an epoch, not a duration
+        if "time" in entry and values.get("duration_s") == ts:
+            del values["duration_s"]
+        while ts > 1e11:  # milliseconds, microseconds or nanoseconds
+            ts /= 1e3
+    else:
+        ts = None
+    return _checked(Reading(values, rank, ts))
+
+
+def _checked(reading: Reading) -> Reading | None:
+    values = reading.values
+    if count(values.get("step")) is None or EVIDENCE.isdisjoint(values):
+        return None
+    for field in _COUNTS & values.keys():
+        if count(values[field]) is None:
+            del values[field]
+    return reading

@@ -1,0 +1,103 @@
+"""Reads what a run does besides steps (start, validation, checkpoint, end) and what it says of itself."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from features.parsers.steplines import number
+
+
+class Happening(NamedTuple):
+    """A phase as a line tells it; the caller adds time and rank."""
+
+    kind: str
+    duration_s: float | None
+    step: int | None
+    epoch: int | None
+
+
+class PhaseWording(NamedTuple):
+    """`needle` is a plain part of every line that `pattern` fits."""
+
+    kind: str
+    needle: str
+    pattern: re.Pattern[str]
+
+
+def _row(kind: str, needle: str, pattern: str) -> PhaseWording:
+    return PhaseWording(kind, needle, re.compile(pattern))
+
+
+_NUMBER = r"(\d+(?:\.\d+)?(?:e-?\d+)?)"
+
+PHASES: tuple[PhaseWording, ...] = (
+    _row("start", "start world_size=", r"^start world_size="),
+    _row("validation", "eval_time=", rf"(?:\bepoch=(?P<epoch>\d+)\b.*)?\beval_time=(?P<duration>{_NUMBER})"),
+    _row(
+        "checkpoint",
+        "checkpoint",
+        rf"\bcheckpoint step=(?P<step>\d+)\b(?:.*\btime=(?P<duration>{_NUMBER}))?",
+    ),
+    _row("exhausted", "shard exhausted", r"\bshard exhausted(?: at step=(?P<step>\d+))?"),
+    _row("join", "joined", r"^joined, last_joined_rank="),
+    _row("done", "done", r"^done steps=(?P<step>\d+)"),
+    _row("validation", "valid", rf"(?i:\bvalidation (?:took|done in|finished in|time:?) (?P<duration>{_NUMBER}) ?s)"),
+    _row(
+        "checkpoint",
+        "heckpoint",
+        rf"(?i:\b(?:saved|saving|wrote) checkpoint\b.*?(?:(?:in|took) (?P<duration>{_NUMBER}) ?s\w*)?\s*$)",
+    ),
+    _row("checkpoint", "saving model to", r"^Epoch (?P<epoch>\d+): .*saving model to"),
+    _row("checkpoint", "Saving model checkpoint to", r"Saving model checkpoint to"),
+    _row("done", "raining", r"(?i:\btraining (?:completed?|finished|done)\b)"),
+)
+
+_WORDS = ("start", "eval", "heckpoint", "exhausted", "joined", "done", "alid", "aving", "raining")
+_SETTING = re.compile(
+    r"\b((?:HOROVOD|NCCL|GLOO|TORCH_NCCL|OMP|CUDA_VISIBLE)_[A-Z0-9_]+)(?:=| set by environment to )([^\s,;]+?)\.?(?=[\s,;]|$)"
+)
+_WORLD = re.compile(r"\bworld[ _]size[=: ]+(\d+)|\bnranks (\d+)\b|\(rank=\d+, size=(\d+)|communicator \(size = (\d+)\)")
+_NVERSION = re.compile(r"NCCL version (\S+)")
+
+
+def phase_in(text: str) -> Happening | None:
+    """The phase that `text` tells of."""
+    if not any(word in text for word in _WORDS):
+        return None
+    for row in PHASES:
+        if row.needle in text and (match := row.pattern.search(text)) is not None:
+            said = match.groupdict()
+            return Happening(
+                row.kind,
+                number(said.get("duration")),
+                _int(said.get("step")),
+                _int(said.get("epoch")),
+            )
+    return None
+
+
+def world_in(text: str) -> int | None:
+    """The number of ranks, if `text` states it."""
+    if "size" not in text and "nranks" not in text:
+        return None
+    match = _WORLD.search(text)
+    return None if match is None else next(int(group) for group in match.groups() if group is not None)
+
+
+def settings_in(text: str) -> dict[str, str]:
+    """Settings that `text` states: environment variables, the fields of a start line, versions."""
+    if text.startswith("start world_size="):
+        return dict(part.split("=", 1) for part in text.split()[1:] if "=" in part)
+    settings = {}
+    if "_" in text and ("HOROVOD_" in text or "NCCL_" in text or "GLOO_" in text or "OMP_" in text or "CUDA_V" in text):
+        settings = dict(_SETTING.findall(text))
+    if "NCCL version" in text and (match := _NVERSION.search(text)):
+        settings["nccl_version"] = match[1]
+    if "Horovod initialized" in text:
+        settings["horovod"] = "initialized"
+    return settings
+
+
+def _int(text: str | None) -> int | None:
+    return None if text is None else int(text)
