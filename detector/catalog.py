@@ -1,0 +1,207 @@
+"""The catalog of causes: what can go wrong, what it looks like, and which fixes are known to exist."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from detector.knobs import Knobs, built, cell, load_knobs, read_toml, refuse_duplicates
+from features.errors import CatalogError
+
+CATALOG_FILE = Path(__file__).with_name("catalog.toml")
+
+Category = Literal[
+    "communication", "compute", "io", "resource", "memory", "numerical", "process", "configuration"
+]
+Severity = Literal["info", "warning", "critical"]
+Scope = Literal["rank", "host", "run"]
+LookIn = Literal["timeline", "steps", "process", "host", "network", "gpu", "log", "kernel", "settings"]
+
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+"""The closed set of categories, in the order in which pages list them."""
+LOOK_IN: tuple[LookIn, ...] = get_args(LookIn)
+"""Where evidence is looked for; each line of `evidence_text` begins with one of these and a colon."""
+
+Strength = Annotated[float, Field(ge=-1.0, le=1.0)]
+
+
+class Evidence(BaseModel):
+    """One word of the evidence vocabulary: a number in [-1, 1] of an incident; 0 = not seen or unknown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=1)
+
+    group: str
+    meaning: str
+    computed: bool = True  # False: named by causes, but no source is turned into it yet
+
+
+class Fix(BaseModel):
+    """One remedy: what to do, why it helps, how to see that it helped, how to take it back, and who says so."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=1)
+
+    action: str
+    text: str
+    why: str
+    commands: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    verify: str
+    undo: str
+    source: str
+
+
+class Cause(BaseModel):
+    """One entry of the catalog. `evidence` is its signature: word of the vocabulary -> expected strength in [-1, 1]."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=1)
+
+    id: str
+    title: str
+    meaning: str
+    scope: Scope
+    severity: Severity
+    evidence_text: Annotated[tuple[str, ...], Field(min_length=1)]
+    evidence: Annotated[dict[str, Strength], Field(min_length=1)]
+    fixes: Annotated[tuple[Fix, ...], Field(min_length=1)]
+    sources: Annotated[tuple[str, ...], Field(min_length=1)]
+
+    @property
+    def category(self) -> Category:
+        """The part of the id before the slash; checked on loading."""
+        return next(category for category in CATEGORIES if category == self.id.partition("/")[0])
+
+    @property
+    def name(self) -> str:
+        """The part of the id after the slash."""
+        return self.id.partition("/")[2]
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All causes by id, with the closed sets that they draw from."""
+
+    categories: dict[str, str]
+    actions: dict[str, str]
+    vocabulary: dict[str, Evidence]
+    causes: dict[str, Cause]
+
+    def signature_matrix(self) -> tuple[list[str], list[str], list[list[float]]]:
+        """Cause ids (rows), evidence names (columns) and strengths, shape (n_causes, n_evidence); 0 = no expectation."""
+        names = list(self.vocabulary)
+        rows = [[cause.evidence.get(name, 0.0) for name in names] for cause in self.causes.values()]
+        return list(self.causes), names, rows
+
+
+def parse_catalog(text: str, knobs: Knobs, place: str = CATALOG_FILE.name) -> Catalog:
+    """Build and check the catalog from TOML text; raises CatalogError at the first contradiction."""
+    raw = read_toml(text, place)
+    catalog = Catalog(
+        categories=dict(_section(raw, "categories", place)),
+        actions=dict(_section(raw, "actions", place)),
+        vocabulary={
+            name: built(Evidence, entry, f"{place}: evidence {name!r}")
+            for name, entry in _section(raw, "evidence_vocabulary", place).items()
+        },
+        causes={},
+    )
+    if tuple(catalog.categories) != CATEGORIES:
+        raise _error(f"{place}: [categories]", ", ".join(CATEGORIES), ", ".join(catalog.categories), "the set is closed")
+    causes = [built(Cause, entry, f"{place}: cause {entry.get('id')!r}") for entry in _section(raw, "cause", place)]
+    refuse_duplicates([cause.id for cause in causes], place)
+    for cause in causes:
+        _check_cause(cause, catalog, knobs, f"{place}: cause {cause.id!r}")
+        catalog.causes[cause.id] = cause
+    return catalog
+
+
+def _section(raw: dict[str, Any], name: str, place: str) -> Any:
+    if not raw.get(name):
+        raise _error(place, f"a section {name!r}", "none", "restore it; the file has categories, actions, vocabulary, causes")
+    return raw[name]
+
+
+def _error(place: str, expected: str, found: str, remedy: str) -> CatalogError:
+    return CatalogError(place, expected=expected, found=found, remedy=remedy)
+
+
+def _check_cause(cause: Cause, catalog: Catalog, knobs: Knobs, place: str) -> None:
+    category, _, name = cause.id.partition("/")
+    if category not in CATEGORIES or not name:
+        raise _error(place, f"category/name with a category of {', '.join(CATEGORIES)}", cause.id, "choose one of them")
+    for line in cause.evidence_text:
+        if line.partition(":")[0] not in LOOK_IN:
+            raise _error(f"{place}, evidence_text", f"'SOURCE: text', SOURCE of {', '.join(LOOK_IN)}", line, "say where to look")
+    for word in cause.evidence:
+        if word not in catalog.vocabulary:
+            raise _error(f"{place}, evidence", "words of [evidence_vocabulary]", word, "correct it or add the word")
+    if not any(strength > 0 for strength in cause.evidence.values()):
+        raise _error(f"{place}, evidence", "at least one positive strength", "none", "say what speaks for the cause")
+    for number, fix in enumerate(cause.fixes, start=1):
+        _check_fix(fix, catalog, knobs, f"{place}, fix {number}")
+
+
+def _check_fix(fix: Fix, catalog: Catalog, knobs: Knobs, place: str) -> None:
+    if fix.action not in catalog.actions:
+        raise _error(f"{place}, action", f"one of {', '.join(catalog.actions)}", fix.action, "the set of actions is closed")
+    for setting in fix.settings:
+        if setting not in knobs.knobs:
+            raise _error(f"{place}, settings", "settings listed in knobs.toml", setting, "add it there with a source, or drop it")
+
+
+@cache
+def load_catalog() -> Catalog:
+    """The catalog shipped with the package, read and checked once."""
+    return parse_catalog(CATALOG_FILE.read_text(encoding="utf-8"), load_knobs())
+
+
+def render_markdown() -> str:
+    """The page docs/catalog.md, made from the catalog alone."""
+    catalog = load_catalog()
+    lines = [
+        "# Catalog of causes",
+        "",
+        "Generated from `detector/catalog.toml` by `python -m detector.catalog`; edit that file, not this one.",
+        "",
+        f"{len(catalog.causes)} causes. Settings are explained in [knobs.md](knobs.md).",
+    ]
+    for category, text in catalog.categories.items():
+        lines += ["", f"## {category}", "", text]
+        for cause in catalog.causes.values():
+            lines += _cause_lines(cause) if cause.category == category else []
+    lines += ["", "## Actions", "", "| action | what a person does |", "|---|---|"]
+    lines += [f"| {action} | {cell(text)} |" for action, text in catalog.actions.items()]
+    lines += ["", "## Evidence vocabulary", "", "Each word is a number in [-1, 1] of an incident; 0 = not seen or unknown."]
+    lines += ["", "| word | group | meaning |", "|---|---|---|"]
+    for name, word in catalog.vocabulary.items():
+        lines.append(f"| `{name}` | {word.group} | {cell(word.meaning)}{'' if word.computed else ' (not computed yet)'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cause_lines(cause: Cause) -> list[str]:
+    lines = ["", f"### {cause.id}", "", f"**{cause.title}.** {cause.meaning}", ""]
+    lines += [f"Severity {cause.severity}; speaks about: {cause.scope}.", "", "Look for:", ""]
+    lines += [f"- {line}" for line in cause.evidence_text]
+    signature = ", ".join(f"`{word}` {strength:+g}" for word, strength in cause.evidence.items())
+    lines += ["", f"Signature: {signature}", "", "Fixes:", ""]
+    for number, fix in enumerate(cause.fixes, start=1):
+        lines += _fix_lines(number, fix)
+    return [*lines, "", "Sources: " + "; ".join(cause.sources)]
+
+
+def _fix_lines(number: int, fix: Fix) -> list[str]:
+    lines = [f"{number}. **{fix.action}**: {fix.text} Why: {fix.why}"]
+    if fix.commands:
+        lines += ["", "   ```", *(f"   {line}" for command in fix.commands for line in command.splitlines()), "   ```", ""]
+    if fix.settings:
+        lines.append("   Settings: " + ", ".join(f"`{setting}`" for setting in fix.settings) + ".")
+    lines.append(f"   Verify: {fix.verify} Undo: {fix.undo} Source: {fix.source}")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_markdown())
