@@ -6,7 +6,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?= -n 2 --dist loadgroup
+# Whole files per worker, so that what a file prepares (a wheel, a broker) is prepared once.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

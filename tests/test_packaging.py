@@ -19,9 +19,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-# One worker builds the wheel for all tests of this file.
-pytestmark = pytest.mark.xdist_group("wheel")
-
 OURS = {"detector", "features", "models", "streaming"}
 NEVER_FOR_HELP = {"numpy", "onnxruntime", "pandas"}
 """Each costs a good part of a second, which somebody who asks for `--help` must not wait for."""
