@@ -40,6 +40,7 @@ NAMELESS: Final = "a tensor has no name: its number is used"
 LONE_END: Final = "an end without a beginning was ignored"
 LONE_TICK: Final = "a rank tick outside of a negotiation was ignored"
 SUPERSEDED: Final = "a collective begins before the one before it on the same tensor has ended"
+REPLACED: Final = "invalid UTF-8 in the name of a tensor was replaced"
 FAILED: Final = "Horovod answered a negotiation with an error"
 CACHED: Final = (
     "rank ticks are absent in {without} of {total} negotiations: the response cache is on, so the timeline alone "
@@ -68,9 +69,6 @@ class Job:
     def take(self) -> list[Record]:
         """The records that became complete since the last call."""
         out, self._out = self._out, []
-        if out and not self.absolute and not self._relative:
-            self._relative = True
-            self._note(RELATIVE, level="info")
         return out
 
     def finish(self) -> None:
@@ -102,7 +100,7 @@ class Job:
                     continue
                 tensor.depth += 1
                 if span == TRANSFER and tensor.inner_depth == 0:
-                    tensor.inner_depth, tensor.inner = tensor.depth, event.ts
+                    tensor.moves(event)
                 if tensor.group is not None:
                     self._active(tensor.group)
             elif isinstance(event, Mark):
@@ -192,10 +190,18 @@ class Job:
 
     def _lone_end(self, tensor: Tensor | None, event: End) -> None:
         if tensor is not None and tensor.name.startswith(JOIN_NAME):
+            self._joined()
             tensor.op, tensor.end = "join", event.ts
             self._tell([tensor])
         elif tensor is None or tensor.op not in NEGOTIATION_ONLY:
             self._note(LONE_END, place=f"pid {event.pid}")
+
+    def _joined(self) -> None:
+        """All ranks have joined, which closes what joined ranks had opened: no operation follows."""
+        for tensor in self._tensors.values():
+            if tensor.closed is not None and tensor.start is None:
+                tensor.end = tensor.closed
+                self._tell([tensor])
 
     def _supersede(self, tensor: Tensor) -> None:
         """An end was lost. Tell what is known; it is over, since Horovod does not take a name twice at a time."""
@@ -236,12 +242,12 @@ class Job:
             self._note(BACKWARDS, place=CYCLE)
         done = self._cycles.add(event.ts)
         if done is not None:
-            self._out.append(done)
+            self._emit(done)
 
     def _meta(self, event: Meta) -> None:
         if event.name != "process_name":
             return
-        args = loose(bytes(event.args))
+        args = loose(self._readable(bytes(event.args)))
         epoch, name = args.get(EPOCH_KEY), args.get("name")
         if isinstance(epoch, int) and 0 < epoch < MAX_EPOCH_US:
             self._start_of_job(float(epoch))
@@ -256,6 +262,14 @@ class Job:
             self._start_of_job(self._epoch_us)
         self._tensors[event.pid] = Tensor(event.pid, name, named=True)
 
+    def _readable(self, raw: bytes) -> bytes:
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            self._note(REPLACED)
+            return raw.decode(errors="replace").encode()
+        return raw
+
     def _start_of_job(self, epoch_us: float) -> None:
         """A header, or (in old files, which have none) the first tensor named once more."""
         if self._tensors or self._cycles.last is not None:
@@ -268,12 +282,11 @@ class Job:
     def _end_of_job(self) -> None:
         done = self._cycles.close()
         if done is not None:
-            self._out.append(done)
+            self._emit(done)
         busy = sorted((t for t in self._tensors.values() if t.busy), key=lambda t: (t.begin, t.pid))
         for tensor in busy:
-            members = [tensor] if tensor.group is None else tensor.group.members
-            if tensor is members[0]:
-                self._tell(list(members))
+            if tensor.busy:  # not told with its group yet
+                self._tell([tensor] if tensor.group is None else tensor.group.members)
 
     def _watch(self, ts: float) -> None:
         if ts < self._latest - JUMP_US:
@@ -284,9 +297,15 @@ class Job:
 
     def _tell(self, members: list[Tensor]) -> None:
         self._told += 1
-        self._out.append(collective(members, epoch_us=self._epoch_us, file=self._file))
+        self._emit(collective(members, epoch_us=self._epoch_us, file=self._file))
         for member in members:
             member.clear()
+
+    def _emit(self, record: Record) -> None:
+        if not self.absolute and not self._relative:
+            self._relative = True
+            self._note(RELATIVE, level="info")
+        self._out.append(record)
 
     def _note(self, text: str, *, level: Level = "warning", place: str = "") -> None:
         self._notices.add(level, text, file=self._file, place=place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Annotated
 
 import msgspec
@@ -15,9 +15,11 @@ MAX_RECORD_BYTES = 64 * 1024  # a record is some 60 to 300 bytes; without an end
 MAX_DEPTH = 8  # a record nests twice; more is damage, and giving up keeps the search linear
 SEPARATORS = b"[], \t\r\n"  # in any order: the writer puts "]" after each event, later "," in its place
 
+OUR_PHASES = frozenset("BEXiM")
+
 DAMAGED = "damaged bytes were skipped"
 CUT = "the last record is cut off"
-REPLACED = "invalid UTF-8 in a record was replaced"
+UNKNOWN = "a record of an unknown kind was skipped"
 
 _TOKEN = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*+"|["{}]')
 _OPEN_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*+\\?\Z')
@@ -65,8 +67,13 @@ class Meta(msgspec.Struct, frozen=True, gc=False, tag_field="ph", tag="M"):
     args: msgspec.Raw = msgspec.Raw(b"")
 
 
+class _Phase(msgspec.Struct, gc=False):
+    ph: str
+
+
 Event = Begin | End | Tick | Mark | Meta
 _EVENTS: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[Event])
+_PHASE: msgspec.json.Decoder[_Phase] = msgspec.json.Decoder(_Phase)
 _EVENT: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
@@ -98,10 +105,10 @@ class Scanner:
         while pos < size:
             limit = min(pos + SLICE_BYTES, size)
             cut, events = self._slice(buf, pos, limit)
-            if not events:
-                cut, events = self._one_by_one(buf, pos, limit, final=final)
             if events:
                 yield events
+            else:
+                cut = yield from self._one_by_one(buf, pos, limit, final=final)
             if cut == pos:
                 break
             pos = cut
@@ -119,26 +126,25 @@ class Scanner:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return pos, []
 
-    def _one_by_one(self, buf: bytes, pos: int, limit: int, *, final: bool) -> tuple[int, list[Event]]:
-        """The patient way: each record by itself; after damage, on at the next brace."""
-        events: list[Event] = []
+    def _one_by_one(self, buf: bytes, pos: int, limit: int, *, final: bool) -> Generator[list[Event], None, int]:
+        """The patient way: each record by itself; after damage, on at the next brace. Returns how far it came."""
         while pos < limit:
             start = buf.find(b"{", pos)
             self._between(buf, pos, start if start >= 0 else len(buf))
             if start < 0:
-                return len(buf), events
+                return len(buf)
             end = _object_end(buf, start)
             if end == _INCOMPLETE and not final and len(buf) - start < MAX_RECORD_BYTES:
-                return start, events
+                return start
             event = self._event(buf[start:end], start) if end > 0 else None
             if event is None:
                 self._damaged(start, torn=True)
                 pos = start + 1
             else:
                 self._sound(at_end=False)
-                events.append(event)
+                yield [event]
                 pos = end
-        return pos, events
+        return pos
 
     def _between(self, buf: bytes, start: int, end: int) -> None:
         odd = buf[start:end].lstrip(SEPARATORS)
@@ -149,18 +155,20 @@ class Scanner:
         try:
             return _EVENT.decode(raw)
         except msgspec.ValidationError:
-            return None
+            return self._foreign(raw, start)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass
-        repaired = raw.decode("utf-8", "replace").encode()
-        if repaired == raw:
             return None
+
+    def _foreign(self, raw: bytes, start: int) -> Event | None:
+        """Sound JSON that is no event of ours: of another kind, or damage."""
         try:
-            event = _EVENT.decode(repaired)
+            phase = _PHASE.decode(raw).ph
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        self._notices.add("warning", REPLACED, file=self._file, place=f"byte {self._offset + start}")
-        return event
+        if phase in OUR_PHASES:
+            return None
+        self._notices.add("warning", UNKNOWN, file=self._file, place=f"byte {self._offset + start}")
+        return Meta(name="", pid=0)  # says nothing
 
     def _damaged(self, at: int, *, torn: bool) -> None:
         if self._damage is None:

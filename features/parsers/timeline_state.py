@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from features.parsers.timeline_scan import Begin
 from features.records import Collective, Ready
 
 MICROS: Final = 1e6  # the file counts microseconds
@@ -38,8 +39,8 @@ class Tensor:
     """One pid of the timeline: its name, and the collective it is in."""
 
     __slots__ = (
-        "closed", "depth", "end", "group", "inner", "inner_depth", "name", "named", "negotiating", "op", "opened",
-        "pid", "size", "start", "ticks", "transfer",
+        "closed", "depth", "end", "group", "inner", "inner_depth", "library", "name", "named", "negotiating", "op",
+        "opened", "pid", "size", "start", "ticks", "transfer",
     )  # fmt: skip
 
     def __init__(self, pid: int, name: str, *, named: bool) -> None:
@@ -60,6 +61,7 @@ class Tensor:
         self.inner_depth = 0  # depth of the transfer that is open, 0 for none
         self.inner = 0.0
         self.transfer: float | None = None
+        self.library: str | None = None  # name of the first transfer
         self.size: int | None = None
         self.group: Group | None = None
 
@@ -72,6 +74,12 @@ class Tensor:
     def begin(self) -> float:
         """When the collective began, as far as is known."""
         return self.opened if self.opened is not None else self.start if self.start is not None else 0.0
+
+    def moves(self, event: Begin) -> None:
+        """A transfer begins."""
+        self.inner_depth, self.inner = self.depth, event.ts
+        if self.library is None:
+            self.library = event.name
 
     def moved(self, ts: float) -> None:
         """The open transfer ends; an operation may have several."""
@@ -168,6 +176,7 @@ def collective(members: list[Tensor], *, epoch_us: float, file: str) -> Collecti
         transfer_s=_seconds(max(moves) if moves and over is not None else None),
         end=None if over is None else (epoch_us + over) / MICROS,
         bytes=sum(sizes) if len(sizes) == len(members) else None,
+        transport=first.library.partition("_")[0].lower() if first.library is not None else None,
         fused=len(members),
         ready=_ready(members, begin),
         source=f"{file}:pid {first.pid}",
