@@ -70,8 +70,10 @@ def train_classifier(
 ) -> FittedClassifier:
     """Fit on all incidents; fit the temperature on predictions for incidents of runs held out.
 
-    The answer has no class "unknown": whoever asks compares the highest probability with the confidence that they
-    require. Same rows and library versions give the same result to the bit. Needs the `train` extra.
+    There is no intercept: a row of zeros, no evidence, makes every cause as likely as any other, however often each
+    was labelled. Whoever wants the frequencies to count adds a feature that is always 1. The answer has no class
+    "unknown": whoever asks compares the highest probability with the confidence that they require. Same rows and
+    library versions give the same result to the bit. Needs the `train` extra.
     """
     x, classes, labels = filled(rows.x), *_numbered(rows)
     weights = np.ones(len(x)) if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
@@ -92,10 +94,12 @@ def train_classifier(
 
 def _numbered(rows: LabelledRows) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     names, labels = np.unique(np.asarray(rows.causes, dtype=str), return_inverse=True)
-    shape = rows.x.shape
-    if shape != (len(labels), len(rows.names)) or len(rows.groups) != shape[0]:
+    shape, n_weights = rows.x.shape, len(labels) if rows.weights is None else len(rows.weights)
+    lengths = {len(labels), len(rows.groups), n_weights}
+    if lengths != {shape[0]} or len(set(rows.names)) != shape[1]:
         raise ValueError(
-            f"x has shape {shape}; {len(labels)} causes, {len(rows.names)} names, {len(rows.groups)} groups"
+            f"x has shape {shape}; {len(labels)} causes, {len(rows.groups)} groups, {n_weights} weights, "
+            f"{len(set(rows.names))} different names"
         )
     if len(names) < 2:
         raise InputError(
@@ -112,19 +116,17 @@ def _fit(x: Matrix, labels: NDArray[np.int64], weights: Vector, how: tuple[int, 
     n_classes, inverse_penalty = how
     coefficients, biases = np.zeros((x.shape[1], n_classes)), np.full(n_classes, -np.inf)
     present = np.unique(labels)
+    biases[present] = 0.0
     if len(present) == 1:
-        biases[present] = 0.0
         return coefficients, biases
     linear_model = required("sklearn.linear_model")
-    model = linear_model.LogisticRegression(C=inverse_penalty, max_iter=STEPS)
+    model = linear_model.LogisticRegression(C=inverse_penalty, fit_intercept=False, max_iter=STEPS)
     with warnings.catch_warnings():
         # Stopped at STEPS the weights are merely a little rounder; held-out calibration sees them as they are.
         warnings.simplefilter("ignore", required("sklearn.exceptions").ConvergenceWarning)
         model.fit(x, labels, sample_weight=weights)
-    if len(present) == 2:  # scikit-learn then keeps one column: the logit of the second class against the first
-        coefficients[:, present[1]], biases[present] = model.coef_[0], (0.0, float(model.intercept_[0]))
-    else:
-        coefficients[:, present], biases[present] = model.coef_.T, model.intercept_
+    # Of two classes scikit-learn keeps one column: the logit of the second against the first.
+    coefficients[:, present[1:] if len(present) == 2 else present] = model.coef_.T
     return coefficients, biases
 
 
@@ -143,19 +145,23 @@ def _held_out_logits(x: Matrix, labels: NDArray[np.int64], weights: Vector, how:
 def _temperature(logits: Matrix, labels: NDArray[np.int64], weights: Vector) -> tuple[float, int]:
     """(temperature, rows it rests on): the candidate with the smallest held-out log loss.
 
-    A row whose cause occurs in no other run cannot be predicted held out, so it tells nothing of the temperature.
+    A row whose cause occurs in no other run cannot be predicted held out, so it tells nothing of the temperature. As in
+    Platt's scaling the target for the right cause is (n + 1) / (n + 2), not 1: n right answers out of n do not prove
+    that the next one is certain.
     """
     own = logits[np.arange(len(labels)), labels]
     known: Flags = np.isfinite(own) & (logits.max(axis=1) > logits.min(axis=1))
     if int(known.sum()) < ENOUGH:
         return 1.0, 0
-    losses = [float(-(weights[known] * np.log(_picked(logits[known] / t, labels[known]))).sum()) for t in TEMPERATURES]
+    losses = [_loss(logits[known] / t, labels[known], weights[known]) for t in TEMPERATURES]
     return float(TEMPERATURES[int(np.argmin(losses))]), int(known.sum())
 
 
-def _picked(logits: Matrix, labels: NDArray[np.int64]) -> Vector:
-    probability: Vector = _softmax(logits)[np.arange(len(labels)), labels]
-    return np.maximum(probability, np.finfo(np.float64).tiny)
+def _loss(logits: Matrix, labels: NDArray[np.int64], weights: Vector) -> float:
+    right = _softmax(logits)[np.arange(len(labels)), labels]
+    target, tiny = (len(labels) + 1) / (len(labels) + 2), float(np.finfo(np.float64).tiny)
+    losses = target * np.log(np.maximum(right, tiny)) + (1.0 - target) * np.log(np.maximum(1.0 - right, tiny))
+    return -float((weights * losses).sum())
 
 
 def _softmax(logits: Matrix) -> Matrix:

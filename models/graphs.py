@@ -21,7 +21,7 @@ from models.detectors.contract import required
 from models.detectors.forest import average_path
 
 OPSET = 18
-"""ONNX operators of 2022: the first where ReduceMean takes its axes as an input; read by every onnxruntime since
+"""ONNX operators of 2022: the first where ReduceMax takes its axes as an input; read by every onnxruntime since
 1.14."""
 
 ML_OPSET = 3
@@ -89,9 +89,10 @@ def _weighed_residuals(graph: _Graph, decoded: str, spread: Vector) -> bytes:
     zero = graph.constant(0.0)
     weighed = graph.add("Div", graph.add("Sub", "x", decoded), graph.constant(spread))
     residuals = graph.add("Where", graph.add("Equal", "x", zero), zero, weighed, to="residuals")
-    axes = graph.constant(np.array([1]), np.int64)
-    mean = graph.add("ReduceMean", graph.add("Mul", residuals, residuals), axes, keepdims=0)
-    graph.add("Sqrt", mean, to="score")
+    # A product, as ReduceMean sums in an order that depends on where in memory, so where in its batch, a row begins.
+    share = graph.constant(np.full((len(spread), 1), 1.0 / len(spread)))
+    mean = graph.add("MatMul", graph.add("Mul", residuals, residuals), share)  # (n_rows, 1)
+    graph.add("Sqrt", graph.add("Squeeze", mean, graph.constant(np.array([1]), np.int64)), to="score")
     return _with_residuals(graph, len(spread))
 
 

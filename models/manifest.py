@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from models.calibration import SurpriseScale
 from models.limits import Limit
@@ -123,6 +123,18 @@ class Manifest(_Part):
     runs: list[TrainingRun]
     settings: dict[str, JsonValue]
     files: dict[FileName, FileRecord]
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        width = len(self.features.names)
+        columns = (self.features.units, self.scaler.centre, self.scaler.scale, self.scaler.seen)
+        if len(set(self.features.names)) != width or any(len(column) != width for column in columns):
+            raise ValueError("one unit, centre, scale and seen per distinct feature name is needed")
+        graphs = [judge.file for judge in self.judges]
+        graphs += [] if self.classifier is None else [self.classifier.file]
+        if not self.judges or sorted(graphs) != sorted(self.files):
+            raise ValueError("every file has to be the graph of one judge or of the classifier")
+        return self
 
     def canonical(self) -> bytes:
         """The bytes of manifest.json."""

@@ -31,6 +31,8 @@ class _Served:
         self.outputs = tuple(output.name for output in self._run.get_outputs())
 
     def _answer(self, output: str, x: Matrix) -> NDArray[np.float64]:
+        if x.shape[1] != self.n_features:
+            raise ValueError(f"the graph reads {self.n_features} features, found {x.shape[1]}")
         rows = x.astype(np.float32)
         parts = [
             self._run.run([output], {"x": rows[start : start + ROWS_AT_ONCE]})[0]

@@ -63,7 +63,8 @@ def read_bundle(directory: Path | str, *, expected_id: str | None = None) -> Bun
 
 def _read_manifest(path: Path) -> Manifest:
     if not path.is_file():
-        raise BundleError(
+        kind = TamperedBundle if path.parent.is_dir() else BundleError
+        raise kind(
             str(path), expected="the manifest of a bundle", found="no such file", remedy="name a bundle's directory"
         )
     payload = path.read_bytes()

@@ -110,7 +110,7 @@ def _held_out_scores(
 
 def _checked(rows: HealthyRows) -> Matrix:
     x = as_matrix(rows.x)
-    lengths = {"names": len(rows.names), "units": len(rows.units), "floors": len(np.atleast_1d(rows.floors))}
+    lengths = {"names": len(set(rows.names)), "units": len(rows.units), "floors": len(np.atleast_1d(rows.floors))}
     wrong = {name: length for name, length in lengths.items() if length != x.shape[1]}
     if wrong or len(rows.groups) != len(x) or (rows.blocks is not None and len(rows.blocks) != len(x)):
         raise ValueError(f"x has shape {x.shape}; lengths that disagree: {wrong or 'groups or blocks'}")

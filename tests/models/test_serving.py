@@ -1,0 +1,44 @@
+"""Serving needs onnxruntime alone: no library of the training extra is ever imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from models import Bundle, write_bundle
+
+PROGRAM = """
+import json, sys
+import numpy as np
+from models import read_bundle
+bundle = read_bundle(sys.argv[1])
+judgement = bundle.judge(np.full((2, 14), 9.0), bundle.names)
+probabilities = bundle.classify(np.full((1, 5), 0.5), bundle.manifest.classifier.names)
+loaded = {name.split(".")[0] for name in sys.modules}
+print(json.dumps([judgement.combined.tolist(), probabilities.tolist(), sorted(loaded)]))
+"""
+
+TRAINING_ONLY = {"sklearn", "pyod", "onnx", "scipy", "joblib", "torch", "pickle5", "skl2onnx"}
+
+
+def test_judging_and_classifying_import_no_training_library(bundle: Bundle, tmp_path: Path) -> None:
+    place = write_bundle(tmp_path / "bundle", bundle)
+
+    answer = subprocess.run([sys.executable, "-c", PROGRAM, str(place)], capture_output=True, check=True, text=True)
+
+    combined, probabilities, loaded = json.loads(answer.stdout)
+    assert answer.stderr == ""
+    assert "onnxruntime" in loaded
+    assert TRAINING_ONLY.isdisjoint(loaded)
+    assert combined[0] == combined[1] > bundle.limit.value
+    assert abs(sum(probabilities[0]) - 1.0) < 1e-6
+
+
+def test_importing_the_package_does_not_start_the_runtime() -> None:
+    program = "import sys, models; print('onnxruntime' in sys.modules)"
+
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+
+    assert answer.stdout == "False\n"
