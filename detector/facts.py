@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from features.events import EVENTS
+from features.events import EVENT_KINDS
 from features.measures.machines import GONE, STOPPED
 from features.measures.table import RunMemory
 from features.records import Log
@@ -16,6 +16,49 @@ from features.vocabulary import Channel
 from features.windows import Window
 
 Role = Literal["root", "cascade", "context"]
+
+EVIDENCE_OF_EVENT: dict[str, tuple[str, Channel]] = {
+    "stall": ("log_stall_warning", "pace"),
+    "stall_shutdown": ("log_stall_warning", "pace"),
+    "mismatch": ("log_mismatch", "pace"),
+    "connection_lost": ("log_connection_reset", "pace"),
+    "horovod_error": ("log_cascade_exception", "pace"),
+    "host_lost": ("log_exit_other", "pace"),
+    "unknown_setting": ("log_misconfiguration", "pace"),
+    "exception": ("log_exception", "pace"),
+    "process_exit": ("log_exit_other", "pace"),
+    "process_killed": ("log_exit_killed", "pace"),
+    "process_crashed": ("log_exit_other", "pace"),
+    "job_aborted": ("log_cascade_exception", "pace"),
+    "death_signal": ("log_exit_other", "pace"),
+    "job_cancelled": ("log_exit_other", "pace"),
+    "rendezvous_failed": ("log_connection_reset", "pace"),
+    "cuda_oom": ("log_oom_cuda", "memory"),
+    "host_oom": ("log_oom_host", "memory"),
+    "cgroup_oom": ("log_oom_host", "memory"),
+    "allocation_failed": ("log_oom_host", "memory"),
+    "shm_exhausted": ("log_oom_host", "memory"),
+    "dataloader_killed": ("log_dataloader_death", "pace"),
+    "dataloader_timeout": ("log_dataloader_death", "pace"),
+    "collective_timeout": ("log_watchdog_timeout", "pace"),
+    "collective_desync": ("log_mismatch", "pace"),
+    "nccl_error": ("log_nccl_error", "pace"),
+    "nccl_remote_error": ("log_nccl_remote", "pace"),
+    "nccl_connect_failed": ("log_nccl_error", "pace"),
+    "nccl_ib_error": ("log_nccl_error", "pace"),
+    "gloo_connect_failed": ("log_connection_reset", "pace"),
+    "xid": ("log_xid", "pace"),
+    "xid_application": ("log_xid", "pace"),
+    "sxid": ("log_xid", "pace"),
+    "gpu_lost": ("gpu_lost", "pace"),
+    "thermal_throttle": ("log_throttle", "pace"),
+    "loss_nonfinite": ("log_nan", "numbers"),
+    "loss_scale_exhausted": ("log_nan", "numbers"),
+}
+"""Which word of the evidence vocabulary each known message stands for, and the channel it speaks about."""
+
+KILLED = frozenset({"9", "SIGKILL", "137", "-9"})
+"""How launchers write that a process was killed by signal 9."""
 
 ALONE_S = 1.0
 """A process must be gone this long while others live: ranks of a finished job leave within a fraction of it."""
@@ -29,6 +72,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     channel: Channel
     text: str
+    hard: bool = True  # opens an incident by itself
     ranks: tuple[int, ...] = ()
     source: str = ""
     kind: Literal["log", "telemetry", "timeline", "rule"] = "log"
@@ -48,18 +92,20 @@ class FactFinder:
 
     def _logs(self, window: Window) -> Iterator[Fact]:
         for log in window.logs:
-            event = EVENTS.get(log.event)
-            if event is None or not event.evidence:
+            kind, meaning = EVENT_KINDS.get(log.event), EVIDENCE_OF_EVENT.get(log.event)
+            if kind is None or meaning is None:
                 continue
-            yield Fact(
-                ts=log.ts if log.ts is not None else window.start,
-                name=event.evidence,
-                role=event.role,
-                channel=event.channel,
-                text=log.text,
-                ranks=_ranks_of(log),
-                source=log.source,
-            )
+            for name in _names(log, meaning[0]):
+                yield Fact(
+                    ts=log.ts if log.ts is not None else window.start,
+                    name=name,
+                    role="cascade" if name == "log_cascade_exception" else kind.role,
+                    hard=kind.hard,
+                    channel=meaning[1],
+                    text=log.text,
+                    ranks=_ranks_of(log),
+                    source=log.source,
+                )
 
     def _numbers(self, window: Window) -> Iterator[Fact]:
         """The first non-finite loss of each rank; the lowest step is the root, the others got it by averaging."""
@@ -100,6 +146,17 @@ def _ends(window: Window) -> Iterator[Fact]:
 def stopped_ranks(window: Window) -> set[int]:
     """Ranks that were seen stopped in this window."""
     return {p.rank for p in window.processes if p.status in STOPPED}
+
+
+def _names(log: Log, usual: str) -> list[str]:
+    """The words a message stands for: an exception that tells of a dead worker is both."""
+    if log.fields.get("cascade") == "true":
+        return ["log_cascade_exception"]
+    if usual == "log_exit_other" and log.fields.get("signal", log.fields.get("code")) in KILLED:
+        return ["log_exit_killed"]
+    if usual == "log_dataloader_death" and "type" in log.fields:
+        return [usual, "log_exception"]
+    return [usual]
 
 
 def _ranks_of(log: Log) -> tuple[int, ...]:

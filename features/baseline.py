@@ -12,6 +12,8 @@ from features.measures.table import Measures, Vector
 DEPTH = 64
 """Healthy windows kept per measure. When full, every second one is dropped: the past is thinned, not forgotten, so a slow
 drift cannot become the new normal."""
+NEWEST = 4
+"""Healthy windows that "recently" means, for values that drift in health, such as a gradient norm."""
 ENOUGH = 2
 """Windows needed before a past is spoken of."""
 
@@ -22,9 +24,11 @@ class Series(msgspec.Struct):
     values: list[float] = []
     stride: int = 1
     seen: int = 0
+    newest: list[float] = []
 
     def add(self, value: float) -> None:
         """Remember one window's value; every `stride`-th is kept."""
+        self.newest = [*self.newest[-(NEWEST - 1) :], value]
         if self.seen % self.stride == 0:
             self.values.append(value)
             if len(self.values) >= DEPTH:
@@ -67,6 +71,11 @@ class Baseline(msgspec.Struct):
         return np.array(
             [math.nan if s is None or len(s.values) < ENOUGH else float(np.median(s.values[:4])) for s in found]
         )
+
+    def recent(self, name: str) -> float:
+        """The usual value of the last few healthy windows."""
+        found = self.series.get(name)
+        return math.nan if found is None or len(found.newest) < ENOUGH else float(np.median(found.newest))
 
     def best(self, name: str) -> float:
         """Lowest healthy value: what a loss had already reached."""

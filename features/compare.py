@@ -31,8 +31,10 @@ class Comparison:
         if math.isnan(usual):
             usual = past.run("period")
         self.has_past = math.isfinite(usual)
-        now_step = now.run.get("step", math.nan)
-        self.unit_s = usual if self.has_past else (now_step if math.isfinite(now_step) else now.run.get("period", math.nan))
+        # Without a past yet: the newest step seen, which a window that is silent must borrow from the one before.
+        recent = memory.recent_step_s
+        now_s = recent if recent is not None else now.run.get("period", math.nan)
+        self.unit_s = usual if self.has_past else now_s
 
     def of_run(self, name: str) -> float:
         """This window's value of a measure of the run."""
@@ -165,7 +167,7 @@ def _numbers(c: Comparison) -> dict[str, Vector]:
     return {
         "loss_vs_peers": c.of_ranks("loss_ratio"),
         "loss_vs_past": c.everywhere(log2_ratio(c.of_run("loss"), c.past.best("loss"))),
-        "grad_vs_past": c.everywhere(log2_ratio(c.of_run("grad"), c.past.run("grad"))),
+        "grad_vs_past": c.everywhere(log2_ratio(c.of_run("grad"), c.past.recent("grad"))),
         "nonfinite": c.of_ranks("nonfinite"),
         "param_desync": c.of_ranks("param_desync"),
         "grad_desync": c.of_ranks("grad_desync"),

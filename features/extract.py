@@ -12,12 +12,14 @@ from features.measures.machines import measure_machines
 from features.measures.steps import measure_steps
 from features.measures.table import Measures, RunMemory
 from features.measures.timeline import learn_transfers, measure_timeline
+from features.records import Collective, Phase
 from features.vocabulary import FEATURES
 from features.windows import Window
 
 WARMUP_STEPS = 8
 """First steps of a run allocate, compile and fill caches; windows that begin before their end are not judged."""
 
+PAUSES = frozenset({"validation", "checkpoint"})
 WARMUP_WINDOWS = 8
 """Where neither log nor timeline tells of steps: windows with telemetry before anything is judged."""
 
@@ -34,6 +36,9 @@ class FeatureFrame(msgspec.Struct):
     unit_s: float  # the usual step, seconds; NaN where no rhythm is known
     first_step: int | None
     last_step: int | None
+    pauses: list[Phase]  # validations and checkpoints that ended in the window
+    open_collectives: list[Collective]  # those that never ended, and ranks that joined early
+    transport: str | None
     is_warmup: bool
     is_over: bool  # every rank has said that it is done, or nothing happens any more
 
@@ -68,6 +73,9 @@ class Extractor:
             unit_s=comparison.unit_s,
             first_step=min(steps, default=None),
             last_step=max(steps, default=None),
+            pauses=[p for p in window.phases if p.kind in PAUSES],
+            open_collectives=[c for c in window.collectives if c.end is None or c.op == "join"],
+            transport=next((c.transport for c in window.collectives if c.transport is not None), None),
             is_warmup=is_warmup,
             is_over=memory.is_over(),
         )

@@ -72,8 +72,14 @@ def load_run(path: Path, progress: Progress = lambda _: None) -> RunData:
             remedy="point at the directory a run wrote, or at one of its files; see docs/inputs.md for what is read",
         )
     align(files, notices)
-    records = sorted(_without_repeats(files), key=order_key)
-    return RunData(id=path.resolve().name, path=str(path), files=files, records=records, notices=notices)
+    return RunData(
+        id=path.resolve().name, path=str(path), files=files, records=merge_records(files), notices=notices
+    )
+
+
+def merge_records(files: list[SourceFile]) -> list[Record]:
+    """The records of these files, each event once, in event order."""
+    return sorted(_without_repeats(files), key=order_key)
 
 
 def _candidates(path: Path) -> Iterator[Path]:

@@ -40,7 +40,7 @@ FEATURES: tuple[Feature, ...] = (
     # steps, from logs
     _f("step_vs_past", "log2 ratio", "step", 0.1, "median step time against the run's own healthy past"),
     _f("step_max_vs_past", "log2 ratio", "step", 0.3, "longest step of the window against the usual step time"),
-    *(_f(f"{p}_vs_past", "steps", "step", 0.05, f"change of {m}, as a share of the usual step") for p, m in _PHASES),
+    *(_f(f"{p}_vs_past", "steps", "step", 0.05, f"change of mean time in {m}, as a share of the usual step") for p, m in _PHASES),
     *(_f(f"{p}_vs_peers", "steps", "step", 0.05, f"{m}: this rank less the median rank, in usual steps") for p, m in _PHASES),
     _f("local_vs_past", "steps", "step", 0.05, "change of all time outside collectives, as a share of the usual step"),
     _f("local_vs_peers", "steps", "step", 0.05, "time outside collectives: this rank less the median rank, in usual steps"),

@@ -24,17 +24,16 @@ def measure_steps(window: Window, memory: RunMemory, into: Measures) -> None:
     for step in window.steps:
         by_rank[step.rank].append(step)
     at = memory.position()
-    for name in ("duration", *PHASES):
-        into.per_rank[name] = per_rank(
-            at, {r: median(known(getattr(s, f"{name}_s") for s in steps)) for r, steps in by_rank.items()}
-        )
-        into.per_rank[f"mean_{name}"] = per_rank(
-            at, {r: mean(known(getattr(s, f"{name}_s") for s in steps)) for r, steps in by_rank.items()}
-        )
-    into.per_rank["local"] = per_rank(at, {r: median(known(map(_local, steps))) for r, steps in by_rank.items()})
+    # Phases as means: a process that is stopped now and then loses time in whatever phase it happens to be in.
+    for name in PHASES:
+        of = f"{name}_s"
+        into.per_rank[name] = per_rank(at, {r: mean(known(getattr(s, of) for s in v)) for r, v in by_rank.items()})
+    into.per_rank["local"] = per_rank(at, {r: mean(known(map(_local, steps))) for r, steps in by_rank.items()})
     into.per_rank["batch"] = per_rank(at, {r: median(known(s.batch for s in steps)) for r, steps in by_rank.items()})
     into.per_rank["nonfinite"] = per_rank(at, {r: _nonfinite_share(steps) for r, steps in by_rank.items()})
     into.run["step"] = median(known(s.duration_s for s in window.steps))
+    if math.isfinite(into.run["step"]):
+        memory.recent_step_s = into.run["step"]
     into.run["step_max"] = max(known(s.duration_s for s in window.steps), default=math.nan)
     into.run["loss"] = median(known(s.loss for s in window.steps))
     into.run["grad"] = median(known(s.grad_norm for s in window.steps))

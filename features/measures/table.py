@@ -29,6 +29,7 @@ class RunMemory(msgspec.Struct):
     transfer_past: dict[int, list[float]] = {}  # log2 of bytes -> transfer times seen in healthy windows
     last_pause_end: dict[str, float] = {}  # "kind rank" -> end of its newest pause
     first_step_end: float | None = None
+    recent_step_s: float | None = None  # median step of the newest window that had any
     origin_step: int | None = None  # number of the first step seen; runs resume at any number
     rss: dict[int, float] = {}  # rank -> resident bytes at the end of the window before
     step_values: dict[int, dict[int, tuple[float, ...]]] = {}  # step -> rank -> values compared across ranks

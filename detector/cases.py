@@ -1,0 +1,100 @@
+"""Cases: incidents in the making. A gate of continuity turns verdicts into cases; hard facts open them at once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from detector.facts import Fact
+from detector.verdicts import WindowVerdict
+from features.extract import FeatureFrame
+from features.vocabulary import Channel
+
+GATE_OF, GATE_NEEDS = 3, 2
+"""A channel must be unusual in 2 of 3 consecutive windows: chance crosses a limit once, a fault stays."""
+QUIET_WINDOWS = 5
+"""Usual windows after which a case is over; a fault that comes and goes within this is one case."""
+AFTERMATH_S = 30.0
+"""Facts this long after a case's last window still belong to it: launchers report a death 10 s late, stall warnings and
+communication libraries later still."""
+
+
+class Case(msgspec.Struct):
+    """What is known of one incident: its unusual windows, in order, and its facts, earliest first."""
+
+    channel: Channel
+    frames: list[FeatureFrame] = []
+    verdicts: list[WindowVerdict] = []
+    facts: list[Fact] = []
+    quiet: int = 0
+    is_open: bool = True
+    recurs: int = 0  # how many like cases came at even distances
+
+    @property
+    def start(self) -> float:
+        """When it began: the first unusual window or the first root fact."""
+        times = [f.start for f in self.frames[:1]] + [f.ts for f in self.facts if f.role == "root"]
+        return min(times or [f.ts for f in self.facts])
+
+    @property
+    def last(self) -> float:
+        """The end of the last unusual window, or the last fact."""
+        return max([f.end for f in self.frames[-1:]] + [f.ts for f in self.facts])
+
+
+class CaseTracker:
+    """Follows the windows of one run and keeps its cases, at most one open per channel."""
+
+    def __init__(self) -> None:
+        self.cases: list[Case] = []
+        self._recent: dict[Channel, list[tuple[FeatureFrame, WindowVerdict] | None]] = {}
+
+    def add(self, frame: FeatureFrame, verdict: WindowVerdict, facts: list[Fact]) -> None:
+        """Take the next window: its frame, its verdict and the facts in it."""
+        for channel in ("pace", "numbers", "memory"):
+            self._gate(channel, frame, verdict)
+        for fact in facts:
+            self._attach(fact)
+
+    def finish(self) -> list[Case]:
+        """All cases in order of their start; those of the last windows stay open."""
+        return sorted(self.cases, key=lambda c: (c.start, c.channel))
+
+    def _gate(self, channel: Channel, frame: FeatureFrame, verdict: WindowVerdict) -> None:
+        unusual = channel in verdict.channels
+        recent = self._recent.setdefault(channel, [])
+        recent.append((frame, verdict) if unusual else None)
+        del recent[:-GATE_OF]
+        case = self._open_case(channel)
+        if case is None and sum(r is not None for r in recent) >= GATE_NEEDS:
+            case = Case(channel=channel)
+            self.cases.append(case)
+            pairs = [r for r in recent if r is not None]
+            case.frames, case.verdicts = [f for f, _ in pairs], [v for _, v in pairs]
+        elif case is not None and unusual:
+            case.frames.append(frame)
+            case.verdicts.append(verdict)
+            case.quiet = 0
+        elif case is not None and not frame.is_warmup:
+            case.quiet += 1
+            case.is_open = case.quiet < QUIET_WINDOWS
+
+    def _open_case(self, channel: Channel) -> Case | None:
+        return next((c for c in reversed(self.cases) if c.channel == channel and c.is_open), None)
+
+    def _attach(self, fact: Fact) -> None:
+        """To the open case of its channel, or one it may be the aftermath of; else a hard fact makes its own."""
+        case = self._open_case(fact.channel)
+        if case is None:
+            recent = [c for c in self.cases if c.channel == fact.channel or fact.role == "cascade"]
+            case = next((c for c in reversed(recent) if fact.ts <= c.last + AFTERMATH_S), None)
+        if case is None and fact.hard and fact.role != "context":
+            case = Case(channel=fact.channel)
+            self._adopt_recent(case)
+            self.cases.append(case)
+        if case is not None:
+            case.facts.append(fact)
+
+    def _adopt_recent(self, case: Case) -> None:
+        """Unusual windows just before a fact belong to it, though the gate had not opened yet."""
+        pairs = [r for r in self._recent.get(case.channel, []) if r is not None]
+        case.frames, case.verdicts = [f for f, _ in pairs], [v for _, v in pairs]

@@ -1,0 +1,44 @@
+"""From a frame and a bundle to a verdict: which rows are beyond the limit, and which channel they speak about."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from detector.verdicts import ChannelVerdict, Judge, WindowVerdict
+from features.extract import FeatureFrame
+from features.vocabulary import FEATURES, NAMES, Channel
+from models import Bundle
+
+CHANNELS: tuple[Channel, ...] = ("pace", "numbers", "memory")
+CHANNEL_SHARE = 0.3
+"""A channel is part of an anomaly when it holds this share of what made the score high; chance spreads thinner."""
+TOP = 6
+_MEMBERS = {c: np.array([f.channel == c for f in FEATURES]) for c in CHANNELS}
+
+
+def judge_with(bundle: Bundle) -> Judge:
+    """A judge that scores every rank's row of a frame; a channel's score is that of its worst rank."""
+    bundle.require_features(NAMES, [f.unit for f in FEATURES])
+
+    def judge(frame: FeatureFrame) -> WindowVerdict:
+        if not len(frame.values) or not np.isfinite(frame.values).any():
+            return WindowVerdict(judged=False)
+        judged = bundle.judge(frame.values, NAMES)
+        if not judged.anomalous.any():
+            return WindowVerdict()
+        channels: dict[Channel, ChannelVerdict] = {}
+        for channel in CHANNELS:
+            share = judged.contributions[:, _MEMBERS[channel]].sum(axis=1)  # (n_ranks,)
+            rows = np.flatnonzero(judged.anomalous & (share >= CHANNEL_SHARE))
+            if len(rows):
+                worst = sorted(rows, key=lambda i: (-judged.combined[i], i))
+                named = [(c.name, c.value) for c in judged.top(int(worst[0]), TOP)]
+                channels[channel] = ChannelVerdict(
+                    score=float(judged.combined[worst[0]]),
+                    limit=judged.limit.value,
+                    ranks=tuple(frame.ranks[i] for i in worst),
+                    features=tuple(named),
+                )
+        return WindowVerdict(channels=channels)
+
+    return judge
