@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -10,14 +11,22 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from detector.knobs import Knobs, built, cell, load_knobs, read_toml, refuse_duplicates
+from detector.knobs import (
+    Knobs,
+    KnownKnob,
+    Misspelling,
+    Unknown,
+    built,
+    cell,
+    load_knobs,
+    read_toml,
+    refuse_duplicates,
+)
 from features.errors import CatalogError
 
 CATALOG_FILE = Path(__file__).with_name("catalog.toml")
 
-Category = Literal[
-    "communication", "compute", "io", "resource", "memory", "numerical", "process", "configuration"
-]
+Category = Literal["communication", "compute", "io", "resource", "memory", "numerical", "process", "configuration"]
 Severity = Literal["info", "warning", "critical"]
 Scope = Literal["rank", "host", "run"]
 LookIn = Literal["timeline", "steps", "process", "host", "network", "gpu", "log", "kernel", "settings"]
@@ -27,17 +36,21 @@ CATEGORIES: tuple[Category, ...] = get_args(Category)
 LOOK_IN: tuple[LookIn, ...] = get_args(LookIn)
 """Where evidence is looked for; each line of `evidence_text` begins with one of these and a colon."""
 
+VARIABLE = re.compile(r"\b(?:HOROVOD|NCCL|TORCH|PYTORCH|GLOO|CUDA|OMP|MKL|KMP)_[A-Z0-9_]+\b")
+"""An environment variable of a library whose variables knobs.toml lists: a command may name only listed ones."""
+
 Strength = Annotated[float, Field(ge=-1.0, le=1.0)]
 
 
 class Evidence(BaseModel):
-    """One word of the evidence vocabulary: a number in [-1, 1] of an incident; 0 = not seen or unknown."""
+    """One word of the evidence vocabulary: a number of an incident, 0 (not seen or unknown) to 1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=1)
 
     group: str
     meaning: str
     computed: bool = True  # False: named by causes, but no source is turned into it yet
+    signed: bool = False  # True: the number may be negative, which says that the opposite was seen
 
 
 class Fix(BaseModel):
@@ -56,7 +69,11 @@ class Fix(BaseModel):
 
 
 class Cause(BaseModel):
-    """One entry of the catalog. `evidence` is its signature: word of the vocabulary -> expected strength in [-1, 1]."""
+    """One entry of the catalog.
+
+    `evidence` is its signature: word of the vocabulary -> strength in [-1, 1]. Positive: expected with the cause.
+    Negative: speaks against the cause when seen (of a signed word, the opposite is expected). Absent: no opinion.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=1)
 
@@ -91,7 +108,7 @@ class Catalog:
     causes: dict[str, Cause]
 
     def signature_matrix(self) -> tuple[list[str], list[str], list[list[float]]]:
-        """Cause ids (rows), evidence names (columns) and strengths, shape (n_causes, n_evidence); 0 = no expectation."""
+        """Cause ids, evidence names, and strengths of shape (n_causes, n_evidence); 0 = no expectation."""
         names = list(self.vocabulary)
         rows = [[cause.evidence.get(name, 0.0) for name in names] for cause in self.causes.values()]
         return list(self.causes), names, rows
@@ -110,7 +127,8 @@ def parse_catalog(text: str, knobs: Knobs, place: str = CATALOG_FILE.name) -> Ca
         causes={},
     )
     if tuple(catalog.categories) != CATEGORIES:
-        raise _error(f"{place}: [categories]", ", ".join(CATEGORIES), ", ".join(catalog.categories), "the set is closed")
+        found = ", ".join(catalog.categories)
+        raise _error(f"{place}: [categories]", ", ".join(CATEGORIES), found, "the set is closed: restore it")
     causes = [built(Cause, entry, f"{place}: cause {entry.get('id')!r}") for entry in _section(raw, "cause", place)]
     refuse_duplicates([cause.id for cause in causes], place)
     for cause in causes:
@@ -121,7 +139,7 @@ def parse_catalog(text: str, knobs: Knobs, place: str = CATALOG_FILE.name) -> Ca
 
 def _section(raw: dict[str, Any], name: str, place: str) -> Any:
     if not raw.get(name):
-        raise _error(place, f"a section {name!r}", "none", "restore it; the file has categories, actions, vocabulary, causes")
+        raise _error(place, f"a section {name!r}", "none", "restore it; the catalog is useless without")
     return raw[name]
 
 
@@ -135,7 +153,8 @@ def _check_cause(cause: Cause, catalog: Catalog, knobs: Knobs, place: str) -> No
         raise _error(place, f"category/name with a category of {', '.join(CATEGORIES)}", cause.id, "choose one of them")
     for line in cause.evidence_text:
         if line.partition(":")[0] not in LOOK_IN:
-            raise _error(f"{place}, evidence_text", f"'SOURCE: text', SOURCE of {', '.join(LOOK_IN)}", line, "say where to look")
+            sources = f"'SOURCE: text' with a source of {', '.join(LOOK_IN)}"
+            raise _error(f"{place}, evidence_text", sources, line, "say where to look")
     for word in cause.evidence:
         if word not in catalog.vocabulary:
             raise _error(f"{place}, evidence", "words of [evidence_vocabulary]", word, "correct it or add the word")
@@ -147,10 +166,19 @@ def _check_cause(cause: Cause, catalog: Catalog, knobs: Knobs, place: str) -> No
 
 def _check_fix(fix: Fix, catalog: Catalog, knobs: Knobs, place: str) -> None:
     if fix.action not in catalog.actions:
-        raise _error(f"{place}, action", f"one of {', '.join(catalog.actions)}", fix.action, "the set of actions is closed")
-    for setting in fix.settings:
+        known = f"one of {', '.join(catalog.actions)}"
+        raise _error(f"{place}, action", known, fix.action, "the set of actions is closed: choose one of it")
+    commands = [line.partition("  #")[0] for command in fix.commands for line in command.splitlines()]
+    for setting in (*fix.settings, *(name for line in commands for name in VARIABLE.findall(line))):
         if setting not in knobs.knobs:
-            raise _error(f"{place}, settings", "settings listed in knobs.toml", setting, "add it there with a source, or drop it")
+            remedy = _remedy(knobs.check(setting))
+            raise _error(f"{place}, settings or commands", "settings listed in knobs.toml", setting, remedy)
+
+
+def _remedy(answer: KnownKnob | Misspelling | Unknown) -> str:
+    if isinstance(answer, Misspelling):
+        return f"use {answer.right}: {answer.why}"
+    return "drop it, or add it there with a source"
 
 
 @cache
@@ -175,11 +203,19 @@ def render_markdown() -> str:
             lines += _cause_lines(cause) if cause.category == category else []
     lines += ["", "## Actions", "", "| action | what a person does |", "|---|---|"]
     lines += [f"| {action} | {cell(text)} |" for action, text in catalog.actions.items()]
-    lines += ["", "## Evidence vocabulary", "", "Each word is a number in [-1, 1] of an incident; 0 = not seen or unknown."]
+    return "\n".join([*lines, *_vocabulary_lines(catalog)]) + "\n"
+
+
+def _vocabulary_lines(catalog: Catalog) -> list[str]:
+    lines = ["", "## Evidence vocabulary", ""]
+    lines += [
+        "Each word is a number of an incident: 0 = not seen or unknown, 1 = plain to see; signed words reach to -1."
+    ]
     lines += ["", "| word | group | meaning |", "|---|---|---|"]
     for name, word in catalog.vocabulary.items():
-        lines.append(f"| `{name}` | {word.group} | {cell(word.meaning)}{'' if word.computed else ' (not computed yet)'} |")
-    return "\n".join(lines) + "\n"
+        note = " (signed)" if word.signed else "" if word.computed else " (not computed yet)"
+        lines.append(f"| `{name}` | {word.group} | {cell(word.meaning)}{note} |")
+    return lines
 
 
 def _cause_lines(cause: Cause) -> list[str]:
@@ -196,7 +232,8 @@ def _cause_lines(cause: Cause) -> list[str]:
 def _fix_lines(number: int, fix: Fix) -> list[str]:
     lines = [f"{number}. **{fix.action}**: {fix.text} Why: {fix.why}"]
     if fix.commands:
-        lines += ["", "   ```", *(f"   {line}" for command in fix.commands for line in command.splitlines()), "   ```", ""]
+        shown = [f"   {line}" for command in fix.commands for line in command.splitlines()]
+        lines += ["", "   ```", *shown, "   ```", ""]
     if fix.settings:
         lines.append("   Settings: " + ", ".join(f"`{setting}`" for setting in fix.settings) + ".")
     lines.append(f"   Verify: {fix.verify} Undo: {fix.undo} Source: {fix.source}")

@@ -1,4 +1,4 @@
-"""The settings that really exist, with their usual misspellings, so that no fix and no run names one that does nothing."""
+"""The settings that really exist, and their usual misspellings, so that no fix names one that does nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from features.errors import CatalogError
 
 KNOBS_FILE = Path(__file__).with_name("knobs.toml")
-NEAREST_CUTOFF = 0.72
+NEAREST_CUTOFF = 0.8
 """Similarity (difflib ratio, 0..1) from which a known name is offered; below it, suggestions were mere namesakes."""
 NEAREST_COUNT = 3
 """Names offered for an unknown one: more is a list to search, not an answer."""
@@ -142,7 +142,8 @@ def refuse_duplicates(names: list[str], place: str) -> None:
     """Two entries of one name would hide each other."""
     for name, count in Counter(names).items():
         if count > 1:
-            raise CatalogError(place, expected="each name once", found=f"{name!r} {count} times", remedy="keep one entry")
+            found = f"{name!r} {count} times"
+            raise CatalogError(place, expected="each name once", found=found, remedy="keep one entry")
 
 
 def parse_knobs(text: str, place: str = KNOBS_FILE.name) -> Knobs:
@@ -150,9 +151,7 @@ def parse_knobs(text: str, place: str = KNOBS_FILE.name) -> Knobs:
     raw = read_toml(text, place)
     kinds = {name: built(KindRules, rules, f"{place}: kind {name!r}") for name, rules in raw.get("kinds", {}).items()}
     knobs = [_knob(entry, kinds, place) for entry in raw.get("knob", [])]
-    wrongs = [
-        built(Misspelling, entry, f"{place}: misspelling {entry.get('wrong')!r}") for entry in raw.get("misspelling", [])
-    ]
+    wrongs = [built(Misspelling, e, f"{place}: misspelling {e.get('wrong')!r}") for e in raw.get("misspelling", [])]
     refuse_duplicates([knob.name for knob in knobs] + [wrong.wrong for wrong in wrongs], place)
     table = Knobs(kinds, {knob.name: knob for knob in knobs}, {wrong.wrong: wrong for wrong in wrongs})
     _check_pointers(table, place)
@@ -211,7 +210,8 @@ def render_markdown() -> str:
     for wrong in table.misspellings.values():
         lines.append(f"| `{cell(wrong.wrong)}` | `{cell(wrong.right)}` | {cell(wrong.why)} | {cell(wrong.source)} |")
     for owner in dict.fromkeys(knob.owner for knob in table.knobs.values()):
-        lines += ["", f"## {owner}", "", "| setting | kind | default | meaning | risk | source |", "|---|---|---|---|---|---|"]
+        lines += ["", f"## {owner}", ""]
+        lines += ["| setting | kind | default | meaning | risk | source |", "|---|---|---|---|---|---|"]
         lines += [_row(knob) for knob in table.knobs.values() if knob.owner == owner]
     return "\n".join(lines) + "\n"
 
