@@ -252,7 +252,7 @@ def test_loading_reads_the_file_once() -> None:
 
 def test_a_loaded_cause_cannot_be_changed(catalog: Catalog) -> None:
     with pytest.raises(ValueError, match="frozen"):
-        catalog.causes["memory/leak"].severity = "info"  # type: ignore[misc]
+        catalog.causes["memory/leak"].severity = "info"
 
 
 def test_the_page_is_current() -> None:
