@@ -104,6 +104,11 @@ def test_every_link_in_the_documents_leads_somewhere(root: Path, tracked: list[P
     assert broken == []
 
 
+def test_index_of_the_documents_lists_every_page(root: Path, tracked: list[Path]) -> None:
+    pages = {path.relative_to("docs").as_posix() for path in tracked if path.parts[0] == "docs" and path.suffix == ".md"}
+    assert pages - {"index.md"} <= set(LINK.findall((root / "docs" / "index.md").read_text()))
+
+
 def test_help_of_make_names_every_target(root: Path) -> None:
     text = (root / "Makefile").read_text()
     rules = set(re.findall(r"^([a-z][\w-]*):", text, re.MULTILINE))
