@@ -41,7 +41,7 @@ EVENTS: tuple[EventKind, ...] = (
     EventKind("mismatch", "ranks submitted tensors that do not fit together", "root", True, HOROVOD),
     EventKind("connection_lost", "the connection to another rank broke", "cascade", True, HOROVOD),
     EventKind("horovod_error", "Horovod gave up because of an error elsewhere", "cascade", True, HOROVOD),
-    EventKind("cache_disabled", "the response cache or the stall check is off", "context", False, HOROVOD),
+    EventKind("cache_evicted", "the response cache is too small for the tensors of a step", "context", False, HOROVOD),
     EventKind("hosts_updated", "an elastic job took hosts in or out", "context", False, RUNNER),
     EventKind("host_lost", "an elastic job gave up a host or a worker on it", "root", True, RUNNER),
     EventKind("unknown_setting", "a setting that nothing reads, perhaps misspelt", "context", False, HOROVOD),

@@ -1,4 +1,4 @@
-"""Finds and reads the time that a line of text starts with, in the forms that training, launcher and kernel logs use."""
+"""Reads the time that a line of text starts with, in the forms of training, launcher and kernel logs."""
 
 from __future__ import annotations
 
@@ -52,10 +52,13 @@ MONTHS: dict[str, int] = {
 _ZONE = r"(Z|UTC|GMT|[+-]\d\d:?\d\d)?"
 _TIME = r"(\d\d):(\d\d):(\d\d)(?:[.,]([ \d]{0,5}\d{1,9}))?"
 _ISO = re.compile(rf"(\d{{4}})[-/.](\d\d)[-/.](\d\d)[T ,_]\s?{_TIME}\s?{_ZONE}")
+_ISO_WIDTH = 48  # characters of the longest form, blanks and decimals included
 _US = re.compile(rf"\[?(\d\d)/(\d\d)/(\d{{4}}) {_TIME}")
 _GLOG = re.compile(rf"\[?[TDIWEFC](\d{{4}})?(\d{{1,2}})(\d\d) {_TIME}")
+# "Sun Feb 23 16:24:18 2025", in brackets or not; day and month in either order, a zone before the year
 _CTIME = re.compile(
-    rf"\[?[^\W\d]{{2,4}}\.? (?:(\d{{1,2}})[. ]\s?)?([^\W\d]{{3,10}}|\d{{1,2}}月)\.?\s+(?:(\d{{1,2}}) )?{_TIME}\s?(?:[A-Z]{{3,4}} )?(\d{{4}})\]?"
+    r"\[?[^\W\d]{2,4}\.? (?:(\d{1,2})[. ]\s?)?([^\W\d]{3,10}|\d{1,2}月)\.?\s+(?:(\d{1,2}) )?"
+    rf"{_TIME}\s?(?:[A-Z]{{3,4}} )?(\d{{4}})\]?"
 )
 _SYSLOG = re.compile(rf"([^\W\d]{{3,10}})\.?\s+(\d{{1,2}}) {_TIME}")
 _BOOT = re.compile(r"\[\s*(\d{1,9}\.\d{6})\]")
@@ -79,8 +82,7 @@ def minute(year: str, month: str, day: str, hour: str, minutes: str, zone: str) 
 
 def seconds_in(base: int, seconds: str, fraction: str | None) -> float:
     """`base` plus seconds and their decimals, rounded once; Horovod pads the six decimals with blanks on the left."""
-    digits = (fraction or "0").replace(" ", "0")[:9]
-    nanoseconds = int(digits) * 10 ** (9 - len(digits))
+    nanoseconds = int((fraction or "0").replace(" ", "0")[:9].ljust(9, "0"))
     return ((base + int(seconds)) * 1_000_000_000 + nanoseconds) / 1_000_000_000
 
 
@@ -90,10 +92,10 @@ def _instant(date: tuple[str, str, str], clock: tuple[str | None, ...], zone: st
     return None if base is None or seconds is None else seconds_in(base, seconds, fraction)
 
 
-def find_iso(text: str) -> Stamp | None:
-    """The first full date and time near the start of `text`."""
-    match = _ISO.search(text, 0, SEARCH)
-    if match is None:
+def find_iso(text: str, within: int = SEARCH) -> Stamp | None:
+    """The first full date and time that starts in the first `within` characters of `text`."""
+    match = _ISO.search(text, 0, within + _ISO_WIDTH)
+    if match is None or match.start() >= within:
         return None
     year, month, day, *clock, zone = match.groups()
     ts = _instant((year, month, day), tuple(clock), zone)
@@ -123,7 +125,7 @@ class Clock:
         self._dated = self._dated or stamp.missing in {"", "zone"}
 
     def _leading(self, text: str, inner: bool) -> Stamp | None:
-        found = find_iso(text)
+        found = find_iso(text, 2 if inner else SEARCH)
         if found is not None:
             return found
         second = text[1:2] if text[:1] == "[" else text[:1]

@@ -1,7 +1,7 @@
 """Takes launcher and platform prefixes off log lines: who wrote a line, in which stream, on which node.
 
-mpirun and horovodrun put a tag before every piece that they read from a process, so one physical line may hold pieces of
-several ranks and one logical line may need several physical ones. `TagJoiner` undoes that; `peel` takes off what
+mpirun and horovodrun put a tag before every piece that they read from a process, so one physical line may hold pieces
+of several ranks and one logical line may need several physical ones. `TagJoiner` undoes that; `peel` takes off what
 platforms and frameworks put before the message.
 """
 
@@ -105,30 +105,29 @@ class Peeled(NamedTuple):
     rest: str
 
 
-# Each takes one prefix off; `rank` and `node` are what it says. Ordered: the first that matches is taken.
-_PREFIXES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"\[(?:default|rank|worker|trainer)(?P<rank>\d{1,9})\]: ?",  # torch and torchrun --tee
-        r"\[\d{1,9}\] (?=\[rank\d)",  # a collector's own number before torch's
-        r"\(\w[\w.:<>]* pid=\d+(?:, ip=(?P<node>[\w.:-]+))?\) ?",  # Ray
-        r"[\w.-]{1,60}\.\d+ -- ",  # Kubernetes platforms: pod and index
-        r"[\w.-]{1,80}\.\d+(?:\.\w+)?(?:@(?P<node>[\w.-]+))? +\| ?",  # docker service logs
-        r"[\w.-]{1,80}-\d+ +\| ",  # docker compose
-        r"(?:stdout|stderr) [FP] ",  # containerd
-        r"(?:kern|user|daemon|syslog) *: ?(?:emerg|alert|crit|err|warn|notice|info|debug) *: ",  # dmesg -x
-        r"(?P<node>[A-Za-z][\w.-]*) kernel: ?",  # syslog and journal
-    )
+# By the first character of the line: in brackets, in parentheses, anything else. Each takes one prefix off; `rank` and
+# `node` are what it says. The first that matches is taken.
+_BRACKETS = (
+    re.compile(r"\[(?:default|rank|worker|trainer)(?P<rank>\d{1,7})\]: ?"),  # torch and torchrun --tee
+    re.compile(r"\[\d{1,9}\] (?=\[rank\d)"),  # a collector's own number before torch's
 )
-_PREFIX_HEADS = frozenset("([")
+_PARENTHESES = (re.compile(r"\(\w[\w.:<>]* pid=\d+(?:, ip=(?P<node>[\w.:-]+))?\) ?"),)  # Ray
+_WORDS = (
+    re.compile(r"[\w.-]{1,60}\.\d+ -- "),  # Kubernetes platforms: pod and index
+    re.compile(r"[\w.-]{1,80}\.\d+(?:\.\w+)?(?:@(?P<node>[\w.-]+))? +\| ?"),  # docker service logs
+    re.compile(r"[\w.-]{1,80}-\d+ +\| "),  # docker compose
+    re.compile(r"(?:stdout|stderr) [FP] "),  # containerd
+    re.compile(r"(?:kern|user|daemon|syslog) *: ?(?:emerg|alert|crit|err|warn|notice|info|debug) *: "),  # dmesg -x
+    re.compile(r"(?P<node>[A-Za-z][\w.-]*) kernel: ?"),  # syslog and journal
+)
+_WORD_MARKS = ("| ", " -- ", "kernel:", "std", " : ")  # one of these is in every line that one of `_WORDS` fits
 _SRUN = re.compile(r" {0,4}(\d{1,5}): ")
+_LIST = re.compile(r"\[[^\]]*(?:\]|\.\.\.)? *$")
 
 
 def peel(text: str) -> Peeled | None:
     """Take one prefix off the front of `text`, None if there is none."""
-    if text[:1] not in _PREFIX_HEADS and not text[:1].isalnum():
-        return None
-    for pattern in _PREFIXES:
+    for pattern in _candidates(text):
         match = pattern.match(text)
         if match is not None:
             said = match.groupdict()
@@ -137,7 +136,22 @@ def peel(text: str) -> Peeled | None:
     return None
 
 
-def peel_label(text: str) -> Peeled | None:
-    """Take the label of `srun -l` off ("12: ", " 3: "); the caller knows whether a list of ranks is expected instead."""
+def _candidates(text: str) -> tuple[re.Pattern[str], ...]:
+    head = text[:1]
+    if head == "[":
+        return _BRACKETS
+    if head == "(":
+        return _PARENTHESES
+    if head.isalnum():
+        for mark in _WORD_MARKS:
+            if mark in text:
+                return _WORDS
+    return ()
+
+
+def peel_label(text: str, sure: bool) -> Peeled | None:
+    """Take the label of `srun -l` off ("12: ", " 3: "); unless `sure`, items like "3: [name, name]" are no labels."""
     match = _SRUN.match(text)
-    return None if match is None else Peeled(int(match[1]), None, text[match.end() :])
+    if match is None or (not sure and _LIST.match(text, match.end())):
+        return None
+    return Peeled(int(match[1]), None, text[match.end() :])

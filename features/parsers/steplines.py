@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
+from features.parsers.clocks import minute, seconds_in
 from features.records import Step
 
 MEGABYTE = 1e6  # bytes, as `rss_mb` is written
 
 
 class Reading(NamedTuple):
-    """What one line says of a step, by the names of Step; `per_epoch` tells that the number restarts each epoch."""
+    """What one line says of a step, by the names of Step.
+
+    `rate` is in samples a second. `per_epoch` is the number of steps in an epoch, where the number counts within one.
+    """
 
     values: dict[str, float]
     rank: int | None = None
     ts: float | None = None
-    per_epoch: int | None = None  # steps in an epoch, 0 if unknown
+    per_epoch: int | None = None
+
+
+class Recorded(NamedTuple):
+    """A step in the recorded layout, the host that the line names, and whether its time has a zone."""
+
+    step: Step
+    host: str | None
+    zoned: bool
 
 
 # What people call the fields of Step. Keys are lower case; a suffix _ms, _us, _s or _sec is taken off before.
@@ -28,8 +40,8 @@ NAMES: dict[str, str] = {
     name: field
     for field, names in {
         "step": "step steps global_step global_steps iter iters iteration iterations train/step trainer/global_step",
-        "duration_s": "step_time time_taken iter_time iteration_time batch_time time_per_step time latency step_duration"
-        " elapsed time/step sec_per_step",
+        "duration_s": "step_time time_taken iter_time iteration_time batch_time time_per_step time latency"
+        " step_duration elapsed time/step sec_per_step",
         "data_s": "data data_time dataload load_time data_wait input_time dataloader_time",
         "forward_s": "fwd forward fwd_time forward_time",
         "backward_s": "bwd backward bwd_time backward_time",
@@ -51,10 +63,17 @@ _COUNTS = frozenset({"step", "epoch", "batch"})
 _UNITS = {"ms": 1e-3, "us": 1e-6, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "min": 60.0}
 _SUFFIX = re.compile(r"(.+?)_?\(?(ms|us|s|sec|seconds)\)?")
 
-_RECORDED = re.compile(r"(?:[A-Z]+ )?\[rank=(\d{1,9})(?: host=([^\]\s]*))?\] (step=\d.*)")
+# The recorded layout with its time, in one pass: date and minute, second, decimals, zone, rank, host, then the fields.
+_RECORDED = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)? [A-Z]+ "
+    r"\[rank=(\d{1,7})(?: host=([^\]\s]*))?\] step=(\d{1,15})(?: epoch=(\d{1,9}))?(?: loss=(\S+))?(?: grad_norm=(\S+))?"
+    r"(?: param_norm=(\S+))?(?: data=(\S+))?(?: fwd=(\S+))?(?: bwd=(\S+))?(?: sync=(\S+))?(?: opt=(\S+))?"
+    r" step_time=(\S+)(?: batch=(\d{1,9}))?(?: samples_per_s=\S+)?(?: rss_mb=(\S+))?\s*$"
+)
 _PAIR = re.compile(
     r"(?<![\w.])([A-Za-z][\w./-]*(?: ?\([a-z]{1,3}\))?)['\"]?(?: ?= ?|: ?)"
-    r"([-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|NaN|NAN|inf|Inf|Infinity|-inf))(?: ?(ms|us|secs?|s|min)\b)?(?![\w:])"
+    r"([-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|NaN|NAN|inf|Inf|Infinity))"
+    r"(?: ?(ms|us|secs?|s|min)\b)?(?![\w:])"
 )
 _BRACKETED = re.compile(r"\[?\b(?:[Ss]tep|[Ii]ter(?:ation)?)s?[ #:]{1,3}(\d[\d,]*)")
 _decode = msgspec.json.Decoder().decode
@@ -77,48 +96,40 @@ def count(value: float | None) -> int | None:
     return int(value)
 
 
-def recorded(text: str) -> tuple[int, str | None, dict[str, str]] | None:
-    """Rank, host and fields of a line in the recorded layout, without its time; None for other lines."""
+def recorded(text: str, file: str, line: int) -> Recorded | None:
+    """The step of a line in the recorded layout; None for any other line."""
     match = _RECORDED.match(text)
     if match is None:
         return None
+    year, month, day, hour, minutes, seconds, fraction, zone, rank, host, step, epoch, *numbers = match.groups()
+    start = minute(year, month, day, hour, minutes, zone or "")
     try:
-        fields = dict([part.split("=", 1) for part in match[3].split()])
-    except ValueError:  # a word without "=": some other message
-        return None
-    return int(match[1]), match[2], fields
-
-
-def recorded_step(ts: float, rank: int, fields: Mapping[str, str], source: str) -> Step | None:
-    """The Step of a line in the recorded layout; None if a field is no number."""
-    get = fields.get
-
-    def real(key: str) -> float | None:
-        value = get(key)
-        return None if value is None else float(value)
-
-    try:
-        rss = real("rss_mb")
-        return Step(
-            ts=ts,
-            rank=rank,
-            step=int(fields["step"]),
-            duration_s=real("step_time"),
-            data_s=real("data"),
-            forward_s=real("fwd"),
-            backward_s=real("bwd"),
-            sync_s=real("sync"),
-            optimizer_s=real("opt"),
-            epoch=None if get("epoch") is None else int(fields["epoch"]),
-            batch=None if get("batch") is None else int(fields["batch"]),
-            loss=real("loss"),
-            grad_norm=real("grad_norm"),
-            param_norm=real("param_norm"),
-            rss_bytes=None if rss is None else rss * MEGABYTE,
-            source=source,
-        )
+        loss, grad, param, data, forward, backward, sync, optimizer, duration, batch, rss = [
+            None if text is None else float(text) for text in numbers
+        ]
     except ValueError:
         return None
+    if start is None:
+        return None
+    record = Step(
+        ts=seconds_in(start, seconds, fraction),
+        rank=int(rank),
+        step=int(step),
+        duration_s=duration,
+        data_s=data,
+        forward_s=forward,
+        backward_s=backward,
+        sync_s=sync,
+        optimizer_s=optimizer,
+        epoch=None if epoch is None else int(epoch),
+        batch=None if batch is None else int(batch),
+        loss=loss,
+        grad_norm=grad,
+        param_norm=param,
+        rss_bytes=None if rss is None else rss * MEGABYTE,
+        source=f"{file}:{line}",
+    )
+    return Recorded(record, host, zone is not None)
 
 
 def build(reading: Reading, ts: float, rank: int, step: int, source: str) -> Step:
@@ -144,6 +155,7 @@ def build(reading: Reading, ts: float, rank: int, step: int, source: str) -> Ste
     )
 
 
+@lru_cache(maxsize=1024)
 def canonical(name: str, unit: str | None) -> tuple[str, float] | None:
     """Which field of Step `name` means, and the factor from its unit to ours; None for other names."""
     name = name.lower().replace(" ", "_")
@@ -160,18 +172,29 @@ def canonical(name: str, unit: str | None) -> tuple[str, float] | None:
     return field, factor
 
 
-def from_pairs(text: str) -> Reading | None:
-    """A step from `key=value` or `key: value` wording; needs a step number and one thing measured."""
+def pairs_in(text: str) -> dict[str, float]:
+    """All fields of Step that `text` gives as `key=value` or `key: value`; a time with a unit beats one without."""
     values: dict[str, float] = {}
+    united: set[str] = set()
     for name, raw, unit in _PAIR.findall(text):
         meaning = canonical(name, unit)
         value = number(raw)
-        if meaning is None or value is None or meaning[0] in values:
+        if meaning is None or value is None:
             continue
         field, factor = meaning
+        if field in values and (not unit or field in united):
+            continue
         values[field] = value * factor
-    if "step" not in values and (match := _BRACKETED.search(text)):
-        values["step"] = number(match[1]) or 0.0
+        if unit:
+            united.add(field)
+    return values
+
+
+def from_pairs(text: str) -> Reading | None:
+    """A step from `key=value` or `key: value` wording; needs a step number and one thing measured."""
+    values = pairs_in(text)
+    if "step" not in values and (match := _BRACKETED.search(text)) and (step := number(match[1])) is not None:
+        values["step"] = step
     return _checked(Reading(values))
 
 

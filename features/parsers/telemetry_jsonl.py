@@ -1,8 +1,9 @@
-"""Reads `telemetry.jsonl`: samples of cumulative counters of one host and its ranks' processes, one JSON object a line."""
+"""Reads `telemetry.jsonl`: cumulative counters of one host and its ranks' processes, one JSON object a sample."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -154,10 +155,8 @@ class TelemetryJsonl:
         rates = self._guard(lambda: _own_rates(new, old, interval))
         rates |= self._guard(lambda: _net_rates(table(new.get("net")), table(old.get("net")), interval, DROPS))
         rates |= self._guard(lambda: _tcp_rates(table(new.get("tcp")), table(old.get("tcp")), interval))
-        try:  # workers come and go with every epoch: their sums fall then, which is no fault of the counters
+        with suppress(CounterReset):  # workers come and go with every epoch, and their sums fall: no fault of counters
             rates |= _worker_rates(table(new.get("workers")), table(old.get("workers")), interval)
-        except CounterReset:
-            pass
         return rates
 
     def _guard(self, rates: Callable[[], dict[str, float]]) -> dict[str, float]:

@@ -1,28 +1,15 @@
-"""Recognises messages that span several lines of one rank and stream: stalls, tracebacks, and the first failed process."""
+"""Recognises messages of several lines of one rank and stream: stalls, tracebacks, the first failed process."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from features.parsers.textevents import find, with_signal
+from features.parsers.textline import TEXT_KEPT, Line
 from features.records import Log
 
 NAMES_KEPT = 6  # tensor names of a stall that a record repeats; Horovod's own list stops there too
 CLOSE_AFTER_S = 1.0  # a stall's lines are written at once: a line of the file this much later cannot belong to it
-TEXT_KEPT = 400  # characters of a message that a record repeats
-
-
-class Line(NamedTuple):
-    """A line without prefixes: who wrote it, where and when."""
-
-    number: int
-    text: str
-    rank: int | None
-    node: str | None
-    stream: str
-    ts: float | None  # its own time, else that of the line before
-
 
 _STALL = "submitted to be reduced"
 _STALL_SECONDS = re.compile(r"for more than (\d+) seconds")
@@ -45,6 +32,11 @@ class Stall:
         self._beyond: list[int] = []  # ranks marked as beyond the shutdown time
         self._shutdown: str | None = None
         self._operations(line.text)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last line that such a message can have was taken in."""
+        return self._shutdown is not None
 
     def takes(self, text: str) -> bool:
         """Whether `text` goes on with this message; takes it in if so."""
@@ -158,7 +150,8 @@ def exception_in(line: Line, source: str, traceback: Traceback | None = None) ->
     short = kind.rpartition(".")[2]
     event = CASCADE_TYPES.get(short) or (found.event if found is not None else "exception")
     fields = {} if found is None else dict(found.fields)
-    fields |= {"type": kind, "message": message[:TEXT_KEPT]}
+    cascade = event in CASCADE_TYPES.values()
+    fields |= {"type": kind, "message": message[:TEXT_KEPT], "cascade": "true" if cascade else "false"}
     if traceback is not None and traceback.place is not None:
         fields["at"] = traceback.place
     return Log(
@@ -173,22 +166,53 @@ def exception_in(line: Line, source: str, traceback: Traceback | None = None) ->
     )
 
 
-_FIRST_NAME = re.compile(r"\s*Process name:\s*(?:\[\[\d+,\d+\],(\d+)\]|(\d+)\s*$|(\S+))")
-_FIRST_CODE = re.compile(r"\s*Exit code:\s*(-?\d+)")
+# How launchers name the first process that failed, over two lines: Horovod and Open MPI, MPICH, torchrun.
+_FIRST_NAME = re.compile(
+    r"\s*Process name:\s*(?:\[\[\d+,\d+\],(?P<a>\d{1,7})\]|(?P<b>\d{1,7})\s*$|(?P<name>\S+))"
+    r"|=\s+RANK (?P<c>\d{1,7}) PID \d+ RUNNING AT (?P<node>\S+)"
+    r"|\s+rank +: (?P<d>\d{1,7}) \(local_rank: \d+\)"
+)
+_FIRST_CODE = re.compile(r"\s*Exit code:\s*(-?\d+)|=\s+EXIT (?:CODE|STATUS): (\d+)|\s+exitcode +: (-?\d+)")
+_FIRST_SIGNAL = re.compile(r"=\s+KILLED BY SIGNAL: (\d+)")
 
 
-def first_failed(text: str) -> tuple[int | None, str | None] | None:
-    """Rank or else name of the process that launchers name as the first to fail."""
-    match = _FIRST_NAME.match(text)
-    if match is None:
-        return None
-    rank = match[1] or match[2]
-    return (None if rank is None else int(rank)), match[3]
+class FirstFailed:
+    """The process that a launcher names as the first to fail, in one line by name and in another by its end."""
+
+    def __init__(self) -> None:
+        self._name: re.Match[str] | None = None
+
+    def takes(self, line: Line, source: str) -> list[Log] | None:
+        """The message that `line` completes, an empty list if it begins one, None if it has nothing to do with it."""
+        if "ame:" in line.text or "RANK" in line.text or "local_rank" in line.text:
+            match = _FIRST_NAME.match(line.text)
+            if match is not None:
+                self._name = match
+                return []
+        if self._name is None:
+            return None
+        fields = _ending(line.text)
+        if not fields:
+            return None
+        said, self._name = self._name.groupdict(), None
+        rank = next((said[key] for key in "abcd" if said[key] is not None), None)
+        log = Log(
+            ts=line.ts,
+            event="process_exit",
+            text=line.text.strip(),
+            node=said["node"] or said["name"],
+            ranks=() if rank is None else (int(rank),),
+            fields=with_signal(fields | {"first": "yes"}),
+            source=source,
+        )
+        return [log]
 
 
-def exit_code(text: str) -> str | None:
-    """The exit code in the line after the name of the first failed process."""
-    return _first(_FIRST_CODE, text)
+def _ending(text: str) -> dict[str, str]:
+    if match := _FIRST_CODE.match(text):
+        return {"code": next(group for group in match.groups() if group is not None)}
+    signal = _first(_FIRST_SIGNAL, text)
+    return {} if signal is None else {"signal": signal}
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:
@@ -204,76 +228,60 @@ class Blocks:
     """The messages of several lines that are open in one file, one for each rank and stream."""
 
     def __init__(self, file: str) -> None:
-        self.took = False  # the line fed last belongs to such a message
+        self.open: dict[tuple[int | None, str], Stall | Traceback] = {}
         self._file = file
-        self._open: dict[tuple[int | None, str], Stall | Traceback] = {}
-        self._failed: tuple[int | None, str | None] | None = None
+        self._failed = FirstFailed()
 
     def listing(self, key: tuple[int | None, str]) -> bool:
         """Whether the next line of this rank and stream may be an item of a stall's list."""
-        return isinstance(self._open.get(key), Stall)
+        return isinstance(self.open.get(key), Stall)
 
-    def feed(self, key: tuple[int | None, str], line: Line, world: int | None) -> list[Log]:
-        """Messages that this line completes; `took` tells whether it has been used up."""
+    def feed(self, key: tuple[int | None, str], line: Line, world: int | None) -> tuple[bool, list[Log]]:
+        """Whether the line has been used up, and the messages that it completes."""
         logs: list[Log] = []
-        self.took = True
-        block = self._open.get(key)
-        if block is not None and block.takes(line.text):
-            return logs
-        if isinstance(block, Stall):
-            logs.extend(self._close(key, world))
-        elif block is not None:
-            del self._open[key]
-            log = exception_in(line, self._source(block.line), block)
-            if log is not None:
-                return [log]
+        block = self.open.get(key)
+        if block is not None:
+            if block.takes(line.text):
+                return True, self._close(key, world) if isinstance(block, Stall) and block.complete else []
+            logs = self._close(key, world)
+            if isinstance(block, Traceback) and (log := exception_in(line, self._source(block.line), block)):
+                return True, [log]
         if starts_stall(line.text):
-            self._open[key] = Stall(line)
-        elif starts_traceback(line.text):
-            self._open[key] = Traceback(line)
-        elif log := self._single(line):
-            logs.append(log)
-        else:
-            self.took = False
-        return logs
+            logs += self.close(world, stalls_only=True)
+            self.open[key] = Stall(line)
+            return True, logs
+        if starts_traceback(line.text):
+            self.open[key] = Traceback(line)
+            return True, logs
+        single = self._single(line)
+        return single is not None, logs if single is None else [*logs, *single]
 
     def overdue(self, ts: float, world: int | None) -> list[Log]:
         """Stalls whose lines must all have come by `ts`."""
-        if not self._open:
-            return []
         late = [
             key
-            for key, block in self._open.items()
+            for key, block in self.open.items()
             if isinstance(block, Stall) and block.line.ts is not None and ts >= block.line.ts + CLOSE_AFTER_S
         ]
         return [log for key in late for log in self._close(key, world)]
 
-    def finish(self, world: int | None = None) -> list[Log]:
-        """What is open at the end of the file; a traceback without its exception says little and is left out."""
-        return [log for key in list(self._open) for log in self._close(key, world)]
+    def close(self, world: int | None, stalls_only: bool = False) -> list[Log]:
+        """What is open; a traceback without its exception says too little and is left out."""
+        keys = [key for key, block in self.open.items() if isinstance(block, Stall) or not stalls_only]
+        return [log for key in keys for log in self._close(key, world)]
 
     def _close(self, key: tuple[int | None, str], world: int | None) -> list[Log]:
-        block = self._open.pop(key)
+        block = self.open.pop(key)
         return [block.record(world, self._source(block.line))] if isinstance(block, Stall) else []
 
-    def _single(self, line: Line) -> Log | None:
-        if "rocess name:" in line.text and (failed := first_failed(line.text)) is not None:
-            self._failed = failed
-            return None
-        if self._failed is not None and (code := exit_code(line.text)) is not None:
-            (rank, node), self._failed = self._failed, None
-            fields = {"code": code, "first": "yes"}
-            return Log(
-                ts=line.ts,
-                event="process_exit",
-                text=line.text.strip(),
-                node=node,
-                ranks=() if rank is None else (rank,),
-                fields=with_signal(fields),
-                source=self._source(line),
-            )
+    def _single(self, line: Line) -> list[Log] | None:
+        """Messages of one line that need the lines before: None if this is none of them."""
+        failed = self._failed.takes(line, self._source(line))
+        if failed is not None:
+            return failed
         if "rror" in line.text or "xception" in line.text or "nterrupt" in line.text:
-            return exception_in(line, self._source(line))
+            found = exception_in(line, self._source(line))
+            return None if found is None else [found]
         return None
 
     def _source(self, line: Line) -> str:

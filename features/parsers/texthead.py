@@ -39,7 +39,7 @@ class HeadReader:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self._labels = False
+        self.labelled = False  # lines carry the labels of `srun -l` or another launcher's mark
 
     def read(self, piece: Piece, listing: bool) -> Head:
         """Split `piece`; `listing` says that a list of ranks is expected, whose items look like labels of srun."""
@@ -47,12 +47,12 @@ class HeadReader:
         stamp: Stamp | None = None
         own = False
         for _ in range(HEADS_MAX):
-            if text[:1] in " \t" and not text[:4].strip().isdigit():
+            if text[:1] in " \t" and (rank is not None or not text[:6].lstrip()[:1].isdigit()):
                 break
-            peeled = self._label(text, listing) if rank is None and piece.rank is None else None
-            peeled = peeled or peel(text)
+            label = self._label(text, listing) if rank is None else None
+            peeled = peel(text) if label is None else label
             if peeled is not None:
-                own = own or peeled.rank is not None
+                own = own or (peeled.rank is not None and label is None)
                 rank = peeled.rank if peeled.rank is not None else rank
                 node = peeled.node if peeled.node is not None else node
                 text = peeled.rest
@@ -68,10 +68,10 @@ class HeadReader:
         return self._named(text, rank, node, stamp, own)
 
     def _label(self, text: str, listing: bool) -> Peeled | None:
-        if listing and not self._labels:
+        if listing and not self.labelled:
             return None
-        peeled = peel_label(text)
-        self._labels = self._labels or peeled is not None
+        peeled = peel_label(text, sure=self.labelled)
+        self.labelled = self.labelled or peeled is not None
         return peeled
 
     def _named(self, text: str, rank: int | None, node: str | None, stamp: Stamp | None, own: bool) -> Head:

@@ -7,14 +7,16 @@ from typing import Literal
 
 from features.notices import Notices
 from features.parsers import steplines, textevents, textphases
-from features.parsers.clocks import Stamp, find_iso
+from features.parsers.clocks import Stamp
 from features.parsers.loglines import LineSplitter
 from features.parsers.prefixes import Piece, TagJoiner, strip_escapes
 from features.parsers.protocol import ParserRow
-from features.parsers.textblocks import TEXT_KEPT, Blocks, Line
-from features.parsers.texthead import HeadReader
+from features.parsers.textblocks import Blocks
+from features.parsers.textcascade import Aftermath
+from features.parsers.texthead import Head, HeadReader
+from features.parsers.textline import Line
 from features.parsers.textsteps import StepReader
-from features.parsers.texttimes import Timekeeper
+from features.parsers.texttimes import Timed, Timekeeper
 from features.records import Log, Phase, Record, RunInfo
 
 NO_ZONE = "time without zone read as UTC"
@@ -28,6 +30,9 @@ BAD_UTF8 = "bytes that are not UTF-8 replaced"
 _MISSING = {"zone": NO_ZONE, "year": NO_YEAR, "date": NO_DATE, "boot": FROM_BOOT}
 
 _FILE_RANK = re.compile(r"(?:^|[/._-])rank[._-]?(\d{1,7})(?=[/._-]|$)")
+_GLUED = re.compile(
+    r"(?<=[\]%])(?=(?:WARNING|ERROR|INFO|CRITICAL|Traceback)\b)"
+)  # a message right after a progress bar
 
 
 def sniff(head: bytes) -> bool:
@@ -43,9 +48,9 @@ def sniff(head: bytes) -> bool:
 class TextLog:
     """Feed it bytes in any chunking; lines that say nothing known are counted in `unknown_lines`.
 
-    `zoned` is False once a time had no zone, `absolute` True once a time was a full one. Where the program itself
-    names the rank and only one rank so far, lines without rank are that rank's; in a launcher's file, which tags
-    the lines of ranks, they are the launcher's own.
+    `zoned` is False once a time had no zone, `absolute` True once a time was a full one. Lines without rank are the
+    launcher's own in a launcher's file; where the program itself names its rank, only one so far and in most
+    lines, they are that rank's.
     """
 
     def __init__(self, file: str, notices: Notices) -> None:
@@ -59,36 +64,39 @@ class TextLog:
         self._times = Timekeeper()
         self._blocks = Blocks(file)
         self._steps = StepReader(file, notices)
-        self._ending = False  # the launcher ends the other processes: that they end by SIGTERM follows from that
+        self._aftermath = Aftermath()
         self._world: int | None = None
         self._settings: dict[str, str] = {}
         self._nodes: dict[int, str] = {}
         self._own_ranks: set[int] = set()
+        self._balance = 0  # lines in which the program names its rank, minus those without any rank
+        self._out: list[Record] = []
         match = _FILE_RANK.search(file.replace("\\", "/"))
         self._file_rank = None if match is None else int(match[1])
 
     def feed(self, data: bytes) -> list[Record]:
         """Records that `data` completes."""
-        records: list[Record] = []
         for line in self._lines.feed(data):
-            self._physical(line, records)
-        return records
+            self._physical(line)
+        return self._take()
 
     def finish(self) -> list[Record]:
         """Records that were still open."""
-        records: list[Record] = []
         for line in self._lines.finish():
-            self._physical(line, records)
+            self._physical(line)
         for piece in self._joiner.finish():
-            self._piece(piece, records)
-        records.extend(self._blocks.finish())
-        held = self._times.finish()
-        if held:
+            self._piece(piece)
+        self._logs(self._blocks.close(self._world))
+        if held := self._times.finish():
             self._note("info", NO_TIME, 1)
-        records.extend(held)
+            self._out.extend(held)
+        return self._take()
+
+    def _take(self) -> list[Record]:
+        records, self._out = self._out, []
         return records
 
-    def _physical(self, line: bytes, records: list[Record]) -> None:
+    def _physical(self, line: bytes) -> None:
         number = self._lines.number
         if b"\0" in line:
             line = line.replace(b"\0", b"")
@@ -99,86 +107,99 @@ class TextLog:
             text = line.decode(errors="replace")
             self._note("warning", BAD_UTF8, number)
         for piece in self._joiner.feed(number, strip_escapes(text)):
-            self._piece(piece, records)
+            self._piece(piece)
 
-    def _piece(self, piece: Piece, records: list[Record]) -> None:
-        if " step_time=" in piece.text and self._recorded(piece, records):
+    def _piece(self, piece: Piece) -> None:
+        text = piece.text
+        if " step_time=" in text and self._recorded(piece):
             return
-        if "\r" not in piece.text:
-            self._line(piece, records)
-            return
-        for part in piece.text.split("\r"):
-            if part:
-                self._line(piece._replace(text=part), records)
+        parts = text.split("\r") if "\r" in text else [text]
+        for part in parts:
+            for message in _GLUED.split(part) if "]" in part and "it" in part else (part,):
+                self._line(piece if message is text else piece._replace(text=message))
 
-    def _recorded(self, piece: Piece, records: list[Record]) -> bool:
-        stamp = find_iso(piece.text)
-        if stamp is None or stamp.start > 0:
-            return False
-        found = steplines.recorded(piece.text[stamp.end :].lstrip())
+    def _recorded(self, piece: Piece) -> bool:
+        """The layout of recorded runs, by a short way: most lines of a run are these."""
+        found = steplines.recorded(piece.text, self._file, piece.number)
         if found is None:
             return False
-        rank, host, fields = found
-        step = steplines.recorded_step(stamp.ts, rank, fields, f"{self._file}:{piece.number}")
-        if step is None:
-            return False
-        self._heads.clock.note(stamp)
-        self._clocked(stamp, piece.number, records)
-        self._placed(rank, host, stamp.ts, piece.number, records)
-        self._own_ranks.add(rank)
-        self._times.step(rank, stamp.ts, None)
-        self._steps.seen(rank, step.step)
-        records.append(step)
+        step = found.step
+        self._clocked(Stamp(step.ts, 0, 0, "" if found.zoned else "zone"), piece.number)
+        if found.host is not None:
+            self._placed(step.rank, found.host, step.ts, piece.number)
+        self._own_ranks.add(step.rank)
+        self._balance += 1
+        self._times.step(step.rank, step.step, step.ts, None)
+        self._steps.seen(step.rank, step.step)
+        self._out.append(step)
         return True
 
-    def _line(self, piece: Piece, records: list[Record]) -> None:
+    def _line(self, piece: Piece) -> None:
+        if not piece.text.strip():
+            return
         key = (piece.rank, piece.stream)
         head = self._heads.read(piece, self._blocks.listing(key))
-        rank = head.rank
-        if head.stamp is not None:
-            self._clocked(head.stamp, piece.number, records)
-        if rank is not None and head.own_rank:
-            self._own_ranks.add(rank)
-        elif rank is None and not self._joiner.tagged and len(self._own_ranks) == 1:
-            (rank,) = self._own_ranks
-        own_ts = None if head.stamp is None else head.stamp.ts
+        stamp = head.stamp
+        if stamp is not None and stamp.missing == "boot" and self.absolute:
+            stamp = None  # two clocks in one file: the one that means something is kept
+        if stamp is not None:
+            self._clocked(stamp, piece.number)
+        rank = self._writer(head)
+        own_ts = None if stamp is None else stamp.ts
         line = Line(piece.number, head.text, rank, head.node, piece.stream, own_ts)
         if rank is not None and head.node is not None and head.own_rank:
-            self._placed(rank, head.node, self._times.moment(own_ts), piece.number, records)
-        before = len(records)
-        self._known(key, line, records)
-        if len(records) == before and line.text.strip() and not self._blocks.took:
+            self._placed(rank, head.node, self._times.moment(own_ts), piece.number)
+        if not self._known(key, line):
             self.unknown_lines += 1
 
-    def _known(self, key: tuple[int | None, str], line: Line, records: list[Record]) -> None:
-        self._facts(line, records)
+    def _writer(self, head: Head) -> int | None:
+        """The rank that wrote a line."""
+        if head.rank is not None:
+            if head.own_rank:
+                self._own_ranks.add(head.rank)
+                self._balance += 1
+            return head.rank
+        self._balance -= 1
+        if self._joiner.tagged or self._heads.labelled or len(self._own_ranks) != 1 or self._balance < 0:
+            return None
+        return next(iter(self._own_ranks))
+
+    def _known(self, key: tuple[int | None, str], line: Line) -> bool:
+        """Read what `line` says; False if that is nothing known."""
+        known = self._facts(line)
         timed = line if line.ts is not None else line._replace(ts=self._times.now)
-        records.extend(self._blocks.feed(key, timed, self._world))
-        if self._blocks.took:
-            return
+        took, logs = self._blocks.feed(key, timed, self._world)
+        self._logs(logs)
+        if took:
+            return True
         happening = textphases.phase_in(line.text)
         if happening is not None:
-            self._phase(happening, line, records)
-        else:
-            self._step(line, records)
-        if happening is None and textevents.promising(line.text):
-            self._event(timed, records)
+            self._phase(happening, line)
+            return True
+        known = self._step(line) or known
+        if textevents.promising(line.text):
+            known = self._event(timed) or known
+        return known
 
-    def _facts(self, line: Line, records: list[Record]) -> None:
-        world = textphases.world_in(line.text)
-        settings = textphases.settings_in(line.text)
-        if world is None and not settings:
-            return
-        settings = {key: value for key, value in settings.items() if self._settings.get(key) != value}
+    def _facts(self, line: Line) -> bool:
+        """What the run says of itself."""
+        facts = textphases.facts_in(line.text)
+        if facts is None:
+            return False
+        world = facts.world_size
+        settings = {key: value for key, value in facts.settings.items() if self._settings.get(key) != value}
         self._settings |= settings
-        new = world is not None and world != self._world
+        grown = world is not None and world != self._world
         self._world = self._world if world is None else world
-        if settings or new:
-            ts = self._times.moment(line.ts)
-            source = f"{self._file}:{line.number}"
-            records.extend(self._times.settle(RunInfo(ts=ts, world_size=world, settings=settings, source=source)))
+        ts = self._times.moment(line.ts)
+        if settings or grown:
+            info = RunInfo(ts=ts, world_size=world, settings=settings, source=f"{self._file}:{line.number}")
+            self._emit(info)
+        for rank, node in facts.nodes.items():
+            self._placed(rank, node, ts, line.number)
+        return True
 
-    def _phase(self, happening: textphases.Happening, line: Line, records: list[Record]) -> None:
+    def _phase(self, happening: textphases.Happening, line: Line) -> None:
         phase = Phase(
             ts=self._times.moment(line.ts),
             kind=happening.kind,
@@ -188,61 +209,56 @@ class TextLog:
             epoch=happening.epoch,
             source=f"{self._file}:{line.number}",
         )
-        records.extend(self._times.settle(phase))
+        self._emit(phase)
 
-    def _step(self, line: Line, records: list[Record]) -> None:
-        reading = self._steps.read(line.text, line.number)
+    def _step(self, line: Line) -> bool:
+        reading = self._steps.read(line.text)
         if reading is None:
-            return
+            return False
         rank = next((r for r in (reading.rank, line.rank, self._file_rank) if r is not None), None)
         if rank is None:
             rank = 0
             self._note("info", NO_RANK, line.number)
-        number = self._steps.number(reading, rank)
+        number = self._steps.number(reading, rank, line.number)
         if number is None:
-            return
-        own = reading.ts if line.ts is None else line.ts
+            return True
         if reading.ts is not None:
-            self._clocked(Stamp(reading.ts, 0, 0, ""), line.number, records)
-        duration = self._steps.duration(reading, rank, number)
-        ts = self._times.step(rank, own, duration)
-        step = steplines.build(reading, ts, rank, number, f"{self._file}:{line.number}")
-        records.extend(self._times.settle(step))
+            self._clocked(Stamp(reading.ts, 0, 0, ""), line.number)
+        reading = self._steps.complete(reading, rank, number, line.number)
+        own = reading.ts if line.ts is None else line.ts
+        ts = self._times.step(rank, number, own, reading.values.get("duration_s"))
+        self._emit(steplines.build(reading, ts, rank, number, f"{self._file}:{line.number}"))
+        return True
 
-    def _event(self, line: Line, records: list[Record]) -> None:
+    def _event(self, line: Line) -> bool:
         found = textevents.find(line.text)
         if found is None:
-            return
-        self._ending = self._ending or "Terminating remaining" in line.text
-        if self._ending and found.event == "process_exit" and found.fields.get("signal") == "SIGTERM":
-            found = found._replace(event="process_terminated")
-        records.append(
-            Log(
-                ts=line.ts,
-                event=found.event,
-                text=line.text.strip()[:TEXT_KEPT],
-                rank=found.rank if line.rank is None else line.rank,
-                node=line.node if found.node is None else found.node,
-                ranks=found.ranks,
-                fields=found.fields,
-                source=f"{self._file}:{line.number}",
-            )
-        )
+            return False
+        self._logs(self._blocks.close(self._world, stalls_only=True))  # what came before goes before
+        self._logs([textevents.record(found, line, f"{self._file}:{line.number}")])
+        return True
 
-    def _clocked(self, stamp: Stamp, number: int, records: list[Record]) -> None:
+    def _logs(self, logs: list[Log]) -> None:
+        for log in logs:
+            self._emit(self._aftermath.judge(log))
+
+    def _clocked(self, stamp: Stamp, number: int) -> None:
         if stamp.missing:
             self._note("info", _MISSING[stamp.missing], number)
             self.zoned = False
         self.absolute = self.absolute or stamp.missing in {"", "zone"}
-        if self._times.now != stamp.ts:
-            records.extend(self._times.clock(stamp.ts))
-        records.extend(self._blocks.overdue(stamp.ts, self._world))
+        self._heads.clock.note(stamp)
+        self._out.extend(self._times.clock(stamp.ts))
+        if self._blocks.open:
+            self._logs(self._blocks.overdue(stamp.ts, self._world))
 
-    def _placed(self, rank: int, node: str | None, ts: float, number: int, records: list[Record]) -> None:
-        if node is not None and self._nodes.get(rank) != node:
+    def _placed(self, rank: int, node: str, ts: float, number: int) -> None:
+        if self._nodes.get(rank) != node:
             self._nodes[rank] = node
-            info = RunInfo(ts=ts, nodes={rank: node}, source=f"{self._file}:{number}")
-            records.extend(self._times.settle(info))
+            self._emit(RunInfo(ts=ts, nodes={rank: node}, source=f"{self._file}:{number}"))
+
+    def _emit(self, record: Timed) -> None:
+        self._out.extend(self._times.settle(record))
 
     def _note(self, level: Literal["info", "warning"], text: str, number: int) -> None:
         self._notices.add(level, text, file=self._file, place=f"line {number}")

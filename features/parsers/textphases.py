@@ -54,11 +54,20 @@ PHASES: tuple[PhaseWording, ...] = (
 )
 
 _WORDS = ("start", "eval", "heckpoint", "exhausted", "joined", "done", "alid", "aving", "raining")
+_FACT_WORDS = ("HOROVOD_", "NCCL", "GLOO_", "OMP_", "CUDA_VISIBLE", "size", "Horovod init", " Pid ")
 _SETTING = re.compile(
-    r"\b((?:HOROVOD|NCCL|GLOO|TORCH_NCCL|OMP|CUDA_VISIBLE)_[A-Z0-9_]+)(?:=| set by environment to )([^\s,;]+?)\.?(?=[\s,;]|$)"
+    r"(?<!run with )\b((?:HOROVOD|NCCL|TORCH_NCCL|GLOO|OMP|CUDA_VISIBLE)_[A-Z0-9_]+)"
+    r"(?:=| set by environment to )[\"']?([^\s,;\"']*?)[\"']?\.?(?=[\s,;]|$)"
 )
-_WORLD = re.compile(r"\bworld[ _]size[=: ]+(\d+)|\bnranks (\d+)\b|\(rank=\d+, size=(\d+)|communicator \(size = (\d+)\)")
-_NVERSION = re.compile(r"NCCL version (\S+)")
+_WORLD = re.compile(
+    r"\bworld[ _]size[=: ]+(\d{1,7})\b|\bnranks (\d{1,7})\b|\(rank=\d+, size=(\d{1,7})"
+    r"|communicator \(size = (\d{1,7})\)"
+)
+# NCCL's own words on where a rank runs, and those of its tests
+_PLACE = re.compile(
+    r"([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO comm \S+ rank (\d{1,7}) nranks|\bRank +(\d{1,7}) .*?Pid +\d+ on +(\S+) device"
+)
+_NCCL_VERSION = re.compile(r"NCCL version (\S+)")
 
 
 def phase_in(text: str) -> Happening | None:
@@ -77,22 +86,30 @@ def phase_in(text: str) -> Happening | None:
     return None
 
 
-def world_in(text: str) -> int | None:
-    """The number of ranks, if `text` states it."""
-    if "size" not in text and "nranks" not in text:
+class Facts(NamedTuple):
+    """What a line says of the run: its size, where ranks are, settings."""
+
+    world_size: int | None
+    nodes: dict[int, str]
+    settings: dict[str, str]
+
+
+def facts_in(text: str) -> Facts | None:
+    """What `text` says of the run; None if nothing."""
+    if not any(word in text for word in _FACT_WORDS):
         return None
     match = _WORLD.search(text)
-    return None if match is None else next(int(group) for group in match.groups() if group is not None)
+    world = None if match is None else next(int(group) for group in match.groups() if group is not None)
+    nodes = {int(r1 or r2): n1 or n2 for n1, r1, r2, n2 in _PLACE.findall(text)}
+    settings = _settings(text)
+    return Facts(world, nodes, settings) if world is not None or nodes or settings else None
 
 
-def settings_in(text: str) -> dict[str, str]:
-    """Settings that `text` states: environment variables, the fields of a start line, versions."""
+def _settings(text: str) -> dict[str, str]:
     if text.startswith("start world_size="):
         return dict(part.split("=", 1) for part in text.split()[1:] if "=" in part)
-    settings = {}
-    if "_" in text and ("HOROVOD_" in text or "NCCL_" in text or "GLOO_" in text or "OMP_" in text or "CUDA_V" in text):
-        settings = dict(_SETTING.findall(text))
-    if "NCCL version" in text and (match := _NVERSION.search(text)):
+    settings = {name: value for name, value in _SETTING.findall(text) if value}
+    if match := _NCCL_VERSION.search(text):
         settings["nccl_version"] = match[1]
     if "Horovod initialized" in text:
         settings["horovod"] = "initialized"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from msgspec.structs import replace
 
-import msgspec
+from features.records import Log, Phase, RunInfo, Step
 
-from features.records import Phase, RunInfo, Step
-
-Timed = TypeVar("Timed", Step, Phase, RunInfo)
+Timed = Step | Phase | RunInfo | Log
 
 HELD_MAX = 100_000  # records held until a file shows its first time; beyond it they are let go with times from 0
 STEP_S = 1.0  # stands for the duration of a step where neither clock nor duration is known
@@ -24,11 +22,11 @@ class Timekeeper:
     def __init__(self) -> None:
         self.now: float | None = None  # the last time read in the file
         self.absolute = False
-        self._ends: dict[int, float] = {}  # rank -> end of its last step
-        self._held: list[Step | Phase | RunInfo] = []
+        self._ends: dict[int, tuple[int, float]] = {}  # rank -> its last step and when that ended
+        self._held: list[Timed] = []
         self._virtual = 0.0
 
-    def clock(self, ts: float) -> list[Step | Phase | RunInfo]:
+    def clock(self, ts: float) -> list[Timed]:
         """A line has its own time; records that waited for one come out."""
         first, self.now = self.now is None, ts
         if not first:
@@ -36,16 +34,23 @@ class Timekeeper:
         shift = ts - self._virtual
         self._ends.clear()
         held, self._held = self._held, []
-        return [msgspec.structs.replace(record, ts=record.ts + shift) for record in held]
+        return [record if record.ts is None else replace(record, ts=record.ts + shift) for record in held]
 
-    def step(self, rank: int, ts: float | None, duration: float | None) -> float:
-        """When a step of `rank` ended."""
+    def step(self, rank: int, step: int, ts: float | None, duration: float | None) -> float:
+        """When `step` of `rank` ended."""
         if ts is None:
-            before = self._ends.get(rank, 0.0 if self.now is None else self.now)
-            grown = before + (STEP_S if duration is None and self.now is None else duration or 0.0)
-            ts = grown if self.now is None else max(self.now, grown if rank in self._ends else self.now)
-            self._virtual = max(self._virtual, ts if self.now is None else 0.0)
-        self._ends[rank] = ts
+            ts = self._estimate(rank, step, duration)
+        self._ends[rank] = (step, ts)
+        return ts
+
+    def _estimate(self, rank: int, step: int, duration: float | None) -> float:
+        floor = 0.0 if self.now is None else self.now
+        before_step, before = self._ends.get(rank, (step - 1, floor))
+        each = duration if duration is not None else STEP_S if self.now is None else 0.0
+        first = rank not in self._ends and self.now is not None
+        ts = floor if first else max(floor, before + each * max(1, step - before_step))
+        if self.now is None:
+            self._virtual = max(self._virtual, ts)
         return ts
 
     def moment(self, ts: float | None) -> float:
@@ -54,17 +59,16 @@ class Timekeeper:
             return ts
         return self._virtual if self.now is None else self.now
 
-    def settle(self, record: Timed) -> list[Step | Phase | RunInfo]:
-        """Let `record` out, or hold it until the file shows a time."""
-        if self.now is not None:
+    def settle(self, record: Timed) -> list[Timed]:
+        """Let `record` out, or hold it until the file shows a time; messages wait only behind steps, to keep order."""
+        if self.now is not None or (isinstance(record, Log) and not self._held):
             return [record]
+        if isinstance(record, Log) and record.ts is None and self._ends:
+            record = replace(record, ts=self._virtual)
         self._held.append(record)
-        if len(self._held) < HELD_MAX:
-            return []
-        held, self._held = self._held, []
-        return held
+        return [] if len(self._held) < HELD_MAX else self.finish()
 
-    def finish(self) -> list[Step | Phase | RunInfo]:
+    def finish(self) -> list[Timed]:
         """Records of a file that has no time at all."""
         held, self._held = self._held, []
         return held
