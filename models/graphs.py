@@ -98,10 +98,11 @@ def _weighed_residuals(graph: _Graph, decoded: str, spread: Vector) -> bytes:
 
 def _extreme(judge: Extreme) -> bytes:
     graph = _Graph()
-    residuals = graph.add("Div", "x", graph.constant(judge.reach_), to="residuals")
-    axes = graph.constant(np.array([1]), np.int64)
-    graph.add("ReduceMax", graph.add("Abs", residuals), axes, to="score", keepdims=0)
-    return _with_residuals(graph, len(judge.reach_))
+    above = graph.add("Sub", graph.add("Abs", "x"), graph.constant(judge.start_))
+    scaled = graph.add("Div", above, graph.constant(judge.scale_))
+    graph.add("Mul", graph.add("Sign", "x"), graph.add("Relu", scaled), to="residuals")
+    graph.add("ReduceMax", scaled, graph.constant(np.array([1]), np.int64), to="score", keepdims=0)
+    return _with_residuals(graph, len(judge.scale_))
 
 
 def _pca(judge: PCA) -> bytes:

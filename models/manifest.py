@@ -115,7 +115,7 @@ class Manifest(_Part):
     features: Features
     scaler: Scaling
     judges: list[Judge]
-    combine: Literal["max"]
+    combine: Literal["mean"]
     limit: LimitRecord
     classifier: Causes | None
     seed: int
