@@ -13,10 +13,10 @@ from models.detectors.contract import required
 TREES = 100
 """As in the paper; more trees cost time and change scores by less than the limits can tell apart."""
 
-STRANGE_SHARE = 0.1
+STRANGE_SHARE = 0.5
 """Strange rows added to the healthy ones, as a share of them; see `_with_strange`."""
 
-STRAYING = (1 / 12, 1 / 3)
+STRAYING = (1 / 12, 1 / 2)
 """Share of its features that stray in a strange row, from and to: a fault shows in several features, rarely in most."""
 
 STRAYS_BY = (2.0, 12.0)
