@@ -50,14 +50,15 @@ MONTHS: dict[str, int] = {
 }
 
 _ZONE = r"(Z|UTC|GMT|[+-]\d\d:?\d\d)?"
-_TIME = r"(\d\d):(\d\d):(\d\d)(?:[.,]([ \d]{0,5}\d{1,9}))?"
+# Horovod pads the six decimals with blanks on the left: ". 89665"
+_TIME = r"(\d\d):(\d\d):(\d\d)(?:(?:\.(?= {0,5}\d)|,(?=\d))( {0,5}\d{1,9}))?"
 _ISO = re.compile(rf"(\d{{4}})[-/.](\d\d)[-/.](\d\d)[T ,_]\s?{_TIME}\s?{_ZONE}")
 _ISO_WIDTH = 48  # characters of the longest form, blanks and decimals included
 _US = re.compile(rf"\[?(\d\d)/(\d\d)/(\d{{4}}) {_TIME}")
 _GLOG = re.compile(rf"\[?[TDIWEFC](\d{{4}})?(\d{{1,2}})(\d\d) {_TIME}")
 # "Sun Feb 23 16:24:18 2025", in brackets or not; day and month in either order, a zone before the year
 _CTIME = re.compile(
-    r"\[?[^\W\d]{2,4}\.? (?:(\d{1,2})[. ]\s?)?([^\W\d]{3,10}|\d{1,2}月)\.?\s+(?:(\d{1,2}) )?"
+    r"\[?[^\W\d]{1,4}\.? (?:(\d{1,2})[. ]\s?)?([^\W\d]{3,10}|\d{1,2}月)\.?\s+(?:(\d{1,2}) )?"
     rf"{_TIME}\s?(?:[A-Z]{{3,4}} )?(\d{{4}})\]?"
 )
 _SYSLOG = re.compile(rf"([^\W\d]{{3,10}})\.?\s+(\d{{1,2}}) {_TIME}")

@@ -16,9 +16,13 @@ class CounterReset(Exception):
 
 def number(value: Any) -> float | None:
     """`value` if it is a finite number, else None (booleans and texts are no numbers)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        plain = float(value)
+    except OverflowError:  # JSON bounds no integer
+        return None
+    return plain if math.isfinite(plain) else None
 
 
 def table(value: Any) -> dict[str, Any]:

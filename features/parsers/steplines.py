@@ -71,7 +71,7 @@ _RECORDED = re.compile(
     r" step_time=(\S+)(?: batch=(\d{1,9}))?(?: samples_per_s=\S+)?(?: rss_mb=(\S+))?\s*$"
 )
 _PAIR = re.compile(
-    r"(?<![\w.])([A-Za-z][\w./-]*(?: ?\([a-z]{1,3}\))?)['\"]?(?: ?= ?|: ?)"
+    r"(?<![\w.])([A-Za-z][\w./-]{0,40}(?: ?\([a-z]{1,3}\))?)['\"]?(?: ?= ?|: ?)"
     r"([-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|NaN|NAN|inf|Inf|Infinity))"
     r"(?: ?(ms|us|secs?|s|min)\b)?(?![\w:])"
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from features.parsers.textevents import find, with_signal
-from features.parsers.textline import TEXT_KEPT, Line
+from features.parsers.textline import SCAN_MAX, TEXT_KEPT, Line
 from features.records import Log
 
 NAMES_KEPT = 6  # tensor names of a stall that a record repeats; Horovod's own list stops there too
@@ -14,8 +14,8 @@ CLOSE_AFTER_S = 1.0  # a stall's lines are written at once: a line of the file t
 _STALL = "submitted to be reduced"
 _STALL_SECONDS = re.compile(r"for more than (\d+) seconds")
 _SEVERITY = re.compile(r"\b([WEF]) \S+\.cc:\d+\]")
-_RANK_LINE = re.compile(r"\s*(\d{1,7})(!?): \[(.*?)\]?\s*$")
-_OPS = re.compile(r"([^\s,\[\]:]+) \[(ready|missing) ranks: ?([\d, ]*)\]?")
+_RANK_LINE = re.compile(r"\s*(\d{1,7})(!?): \[")
+_OPS = re.compile(r"(?<![^\s,\[\]:])([^\s,\[\]:]+) \[(ready|missing) ranks: ?([\d, ]*)\]?")
 _LIST_HEAD = re.compile(r"(?:Missing ranks|Stalled ranks|Stalled ops):\s*$")
 _SHUTDOWN = re.compile(r"stalled for longer than (\d+) seconds\. Will shutdown")
 
@@ -43,7 +43,8 @@ class Stall:
         if not text.strip() or _LIST_HEAD.search(text):
             return True
         if match := _RANK_LINE.match(text):
-            names = [name for part in match[3].replace(" ...", "").split(",") if (name := part.strip())]
+            listed = text[match.end() :].rstrip().removesuffix("]").removesuffix(" ...")
+            names = [name for part in listed.split(",") if (name := part.strip())]
             self._missing.setdefault(int(match[1]), []).extend(names)
             if match[2]:
                 self._beyond.append(int(match[1]))
@@ -142,11 +143,12 @@ def starts_traceback(text: str) -> bool:
 
 def exception_in(line: Line, source: str, traceback: Traceback | None = None) -> Log | None:
     """The exception that `line` names: after a traceback any name will do, alone only one that looks like it."""
-    match = (_EXCEPTION if traceback is not None else _BARE_EXCEPTION).match(line.text.strip())
+    text = line.text[:SCAN_MAX].strip()
+    match = (_EXCEPTION if traceback is not None else _BARE_EXCEPTION).match(text)
     if match is None:
         return None
     kind, message = match[1], match[2] or ""
-    found = find(line.text)
+    found = find(text)
     short = kind.rpartition(".")[2]
     event = CASCADE_TYPES.get(short) or (found.event if found is not None else "exception")
     fields = {} if found is None else dict(found.fields)
@@ -157,7 +159,7 @@ def exception_in(line: Line, source: str, traceback: Traceback | None = None) ->
     return Log(
         ts=line.ts,
         event=event,
-        text=line.text.strip()[:TEXT_KEPT],
+        text=text[:TEXT_KEPT],
         rank=line.rank,
         node=line.node,
         ranks=found.ranks if found is not None else (),
@@ -245,7 +247,7 @@ class Blocks:
                 return True, self._close(key, world) if isinstance(block, Stall) and block.complete else []
             logs = self._close(key, world)
             if isinstance(block, Traceback) and (log := exception_in(line, self._source(block.line), block)):
-                return True, [log]
+                return True, [*self.close(world, stalls_only=True), log]
         if starts_stall(line.text):
             logs += self.close(world, stalls_only=True)
             self.open[key] = Stall(line)
@@ -254,7 +256,9 @@ class Blocks:
             self.open[key] = Traceback(line)
             return True, logs
         single = self._single(line)
-        return single is not None, logs if single is None else [*logs, *single]
+        if not single:
+            return single is not None, logs
+        return True, [*logs, *self.close(world, stalls_only=True), *single]  # what came before goes before
 
     def overdue(self, ts: float, world: int | None) -> list[Log]:
         """Stalls whose lines must all have come by `ts`."""

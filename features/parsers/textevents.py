@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from features.parsers.logkernel import KERNEL_WORDINGS
-from features.parsers.lognccl import NCCL_WORDINGS
+from features.parsers.lognccl import NCCL_HEAD, NCCL_WORDINGS
 from features.parsers.logprocess import PROCESS_WORDINGS
 from features.parsers.logwording import Wording
 from features.parsers.textline import TEXT_KEPT, Line
@@ -26,6 +26,8 @@ COARSE = (
     "clients", "ddress", "daemon", "*** ", "low on",
 )  # fmt: skip
 
+RANKS_MAX = 1 << 20  # ranks in one range; a wider one is a misprint
+_RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
     10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU",
@@ -52,11 +54,13 @@ def promising(text: str) -> bool:
 
 def find(text: str) -> Found | None:
     """The message in `text`; the first wording of the table that fits is taken."""
+    text = text.strip()
     for wording in WORDINGS:
         if wording.needle in text:
             match = wording.pattern.search(text)
             if match is not None:
-                return _found(wording.event, match.groupdict())
+                head = NCCL_HEAD.search(text) if "NCCL" in text else None
+                return _found(wording.event, match.groupdict() | ({} if head is None else head.groupdict()))
     return None
 
 
@@ -76,12 +80,20 @@ def record(found: Found, line: Line, source: str) -> Log:
 
 def _found(event: str, groups: Mapping[str, str | None]) -> Found | None:
     fields = {key: value.strip() for key, value in groups.items() if value is not None}
-    ranks = tuple(sorted({int(r) for r in re.findall(r"\d+", fields.pop("ranks", ""))}))
+    ranks = _ranks(fields.pop("ranks", ""))
     rank = fields.pop("rank", None)
     node = fields.pop("node", None)
     if fields.get("code") == "0":  # an end without error
         return None
     return Found(event, ranks, None if rank is None else int(rank), node, with_signal(fields))
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    """Ranks of a list such as "0,3-5"."""
+    found: set[int] = set()
+    for first, last in _RANGE.findall(text):
+        found.update(range(int(first), min(int(last or first), int(first) + RANKS_MAX) + 1))
+    return tuple(sorted(found))
 
 
 def with_signal(fields: dict[str, str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+SCAN_MAX = 4096  # characters of a line in which messages are looked for; what is longer is a dump of data
 TEXT_KEPT = 400  # characters of a message that a record repeats
 
 

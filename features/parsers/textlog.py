@@ -14,7 +14,7 @@ from features.parsers.protocol import ParserRow
 from features.parsers.textblocks import Blocks
 from features.parsers.textcascade import Aftermath
 from features.parsers.texthead import Head, HeadReader
-from features.parsers.textline import Line
+from features.parsers.textline import SCAN_MAX, Line
 from features.parsers.textsteps import StepReader
 from features.parsers.texttimes import Timed, Timekeeper
 from features.records import Log, Phase, Record, RunInfo
@@ -166,19 +166,20 @@ class TextLog:
 
     def _known(self, key: tuple[int | None, str], line: Line) -> bool:
         """Read what `line` says; False if that is nothing known."""
-        known = self._facts(line)
+        scanned = line if len(line.text) <= SCAN_MAX else line._replace(text=line.text[:SCAN_MAX])
+        known = self._facts(scanned)
         timed = line if line.ts is not None else line._replace(ts=self._times.now)
         took, logs = self._blocks.feed(key, timed, self._world)
         self._logs(logs)
         if took:
             return True
-        happening = textphases.phase_in(line.text)
+        happening = textphases.phase_in(scanned.text)
         if happening is not None:
             self._phase(happening, line)
             return True
         known = self._step(line) or known
-        if textevents.promising(line.text):
-            known = self._event(timed) or known
+        if textevents.promising(scanned.text):
+            known = self._event(scanned._replace(ts=timed.ts)) or known
         return known
 
     def _facts(self, line: Line) -> bool:

@@ -42,7 +42,8 @@ PHASES: tuple[PhaseWording, ...] = (
     _row("exhausted", "shard exhausted", r"\bshard exhausted(?: at step=(?P<step>\d+))?"),
     _row("join", "joined", r"^joined, last_joined_rank="),
     _row("done", "done", r"^done steps=(?P<step>\d+)"),
-    _row("validation", "valid", rf"(?i:\bvalidation (?:took|done in|finished in|time:?) (?P<duration>{_NUMBER}) ?s)"),
+    _row("validation", "eval_runtime", rf"'eval_runtime': '?(?P<duration>{_NUMBER})"),
+    _row("validation", "alidation", rf"(?i:\bvalidation (?:took|\w+ in|time:?) (?P<duration>{_NUMBER}) ?s)"),
     _row(
         "checkpoint",
         "heckpoint",
@@ -65,7 +66,8 @@ _WORLD = re.compile(
 )
 # NCCL's own words on where a rank runs, and those of its tests
 _PLACE = re.compile(
-    r"([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO comm \S+ rank (\d{1,7}) nranks|\bRank +(\d{1,7}) .*?Pid +\d+ on +(\S+) device"
+    r"(?<![\w.-])([\w.-]{1,80}):\d+:\d+ \[\d+\] NCCL INFO comm \S+ rank (\d{1,7}) nranks"
+    r"|\bRank +(\d{1,7}) .*?Pid +\d+ on +(\S+) device"
 )
 _NCCL_VERSION = re.compile(r"NCCL version (\S+)")
 

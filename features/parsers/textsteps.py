@@ -6,6 +6,7 @@ import re
 
 from features.notices import Notices
 from features.parsers.steplines import Reading, count, from_json, from_pairs, number, pairs_in
+from features.parsers.textline import SCAN_MAX
 from features.parsers.textstepwords import (
     BATCH_LINE,
     EPOCH_HEAD,
@@ -43,6 +44,7 @@ class StepReader:
         """The step that `text` tells of; headlines with epoch or batch size are remembered."""
         if text[:1] == "{" and text[1:2] == '"':
             return from_json(text)
+        text = text[:SCAN_MAX]
         for row in STEP_WORDINGS:
             if row.needle in text and (match := row.pattern.search(text)) is not None:
                 return self._worded(row, match, text)
@@ -53,6 +55,8 @@ class StepReader:
     def number(self, reading: Reading, rank: int, line: int) -> int | None:
         """The number of the step, growing with time; None for a line that repeats the one before."""
         step, epoch = count(reading.values.get("step")), reading.values.get("epoch")
+        if step is None and rank in self._raw:  # a progress bar beside it gives the number
+            return self._last[rank]
         if step is None:
             self._notices.add("info", NO_NUMBER, file=self._file, place=f"line {line}")
             self._last[rank] = self._last.get(rank, -1) + 1
@@ -98,9 +102,10 @@ class StepReader:
             spent = own * batch / values["mean_rate"]
         else:
             return
-        before_step, before = self._spent.get(rank, (step - int(own), 0.0))
-        if before_step >= step or spent <= before:  # another epoch began
-            before_step, before = step - int(own), 0.0
+        began = step - int(own)  # the step after which the mean starts
+        before_step, before = self._spent.get(rank, (began, 0.0))
+        if before_step <= began or before_step >= step:  # another epoch began
+            before_step, before = began, 0.0
         if step > before_step and spent > before:
             values["duration_s"] = (spent - before) / (step - before_step)
         self._spent[rank] = (step, spent)
@@ -110,8 +115,12 @@ class StepReader:
         values = {key: v for key in _PLAIN if (v := number(said.get(key))) is not None}
         if row.pairs:
             values = pairs_in(text[match.start() :]) | values
-        if not self._speeds(said, values):
+        title = text[: match.start()] if "speed" in said else ""
+        if NO_TRAINING.search(title):
             return None
+        if "epoch" not in values and (epoch := TITLE_EPOCH.search(title)):
+            values["epoch"] = float(epoch[1])
+        _speeds(said, values)
         total = count(number(said.get("total")))
         if "samples" in said:
             total = _position(said, values)
@@ -120,30 +129,25 @@ class StepReader:
         rank = count(number(said.get("rank")))
         return Reading(values, rank, per_epoch=total)
 
-    def _speeds(self, said: dict[str, str], values: dict[str, float]) -> bool:
-        """Bring the ways of stating speed to seconds; False if the line is no training step."""
-        mean_s, mean_rate = number(said.get("mean_s")), number(said.get("mean_rate"))
-        if mean_s is not None:
-            values["mean_s"] = mean_s * _SECONDS[said["unit"]]
-        if mean_rate is not None:
-            values["mean_rate"] = mean_rate
-        if (milliseconds := number(said.get("ms"))) is not None:
-            values["duration_s"] = milliseconds / 1e3
-        title = said.get("title", "")
-        if title and NO_TRAINING.search(title):
-            return False
-        if title and (match := TITLE_EPOCH.search(title)):
-            values["epoch"] = float(match[1])
-        speed = number(said.get("speed"))
-        if speed is not None and speed > 0:
-            values["duration_s"] = speed if said["speed_unit"] == "s/it" else 1 / speed
-        return True
-
     def _headline(self, text: str) -> None:
         if match := EPOCH_HEAD.match(text):
             self._epoch = int(match[1])
         elif match := BATCH_LINE.match(text):
             self._batch = int(match[1] or match[2])
+
+
+def _speeds(said: dict[str, str], values: dict[str, float]) -> None:
+    """Bring the ways of stating speed to seconds, or to means that need the lines before."""
+    mean_s, mean_rate = number(said.get("mean_s")), number(said.get("mean_rate"))
+    if mean_s is not None:
+        values["mean_s"] = mean_s * _SECONDS[said["unit"]]
+    if mean_rate is not None:
+        values["mean_rate"] = mean_rate
+    if (milliseconds := number(said.get("ms"))) is not None:
+        values["duration_s"] = milliseconds / 1e3
+    speed = number(said.get("speed"))
+    if speed is not None and speed > 0:
+        values["duration_s"] = speed if said["speed_unit"] == "s/it" else 1 / speed
 
 
 def _position(said: dict[str, str], values: dict[str, float]) -> int | None:

@@ -11,7 +11,7 @@ class StepWording(NamedTuple):
 
     Groups besides the fields of Step: `epoch`, `total` (steps in an epoch), `samples` and `all_samples` (position in
     the epoch), `rate` (samples a second), `mean_rate` and `mean_s` (means since the beginning, per step), `took`
-    (seconds since the line before), `speed` with `speed_unit` (of tqdm), `rank`, `title` (of a progress bar).
+    (seconds since the line before), `speed` with `speed_unit` (of a progress bar, whose title stands before), `rank`.
     `pairs`: key=value words in the line fill what the groups leave open.
     """
 
@@ -64,7 +64,7 @@ STEP_WORDINGS: tuple[StepWording, ...] = (
     # tqdm, also within Lightning and the Hugging Face trainer
     _row(
         "<",
-        rf"(?P<title>[^|%]*?):? *\d+%(?:\|[^|]*\|)? *(?P<step>\d+)/(?P<total>\d+) \[{_CLOCK}<{_CLOCK}, +"
+        rf"\d+%(?:\|[^|]*\|)? *(?P<step>\d+)/(?P<total>\d+) \[{_CLOCK}<{_CLOCK}, +"
         rf"(?P<speed>{_N})(?P<speed_unit>s/it|it/s)(?:.*?\bloss=(?P<loss>{_N}))?",
         pairs=True,
     ),
