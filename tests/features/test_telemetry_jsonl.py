@@ -1,14 +1,11 @@
-"""Telemetry samples: exact rates, resets, times that go back, damage, and any chunking."""
+"""Telemetry samples: exact rates, resets, times that go back, and damage."""
 
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from features.notices import Notices
 from features.parsers import PARSERS
@@ -274,36 +271,3 @@ def test_table_of_parsers_knows_it() -> None:
     assert sniff(data[:400])
     assert not sniff(b'{"step": 3, "loss": 0.5, "ts": 1}\n')
     assert not sniff(b"")
-
-
-SAMPLES = lines(
-    {"ts": START, "host": host(), "ranks": {"0": rank()}},
-    {"ts": START + 1, "host": host(), "ranks": {"0": rank(), "1": rank()}},
-    {"ts": START + 2, "host": host(disk={"read_bytes": 1}), "ranks": {"0": {"pid": 77, "status": "gone"}}},
-)
-
-
-@given(st.lists(st.integers(0, len(SAMPLES)), max_size=6), st.integers(0, len(SAMPLES)))
-def test_chunks_make_no_difference(cuts: list[int], end: int) -> None:
-    """Whatever the chunks and wherever the file is cut off."""
-    data = SAMPLES[:end]
-    whole, _ = parse(data)
-    parser = TelemetryJsonl("telemetry.jsonl", Notices())
-    edges = [0, *sorted(min(cut, end) for cut in cuts), end]
-    records = [record for a, b in pairwise(edges) for record in parser.feed(data[a:b])]
-    assert records + parser.finish() == whole
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
-        ["ts", "host", "ranks", "net", "lo", "disk", "cpu_times", "user", "idle", "0", "1", "pid", "status", "workers",
-         "n", "cpu_s", "read_bytes", "tx_bytes", "tcp", "node", "rss_mb", "load1", "cpu_percent"]), inner, max_size=6),
-    max_leaves=20,
-)  # fmt: skip
-
-
-@given(st.lists(JSON, max_size=4), st.binary(max_size=60))
-def test_any_json_and_any_bytes_are_survived(values: list[Any], tail: bytes) -> None:
-    records, _ = parse(b"".join(json.dumps(v).encode() + b"\n" for v in values) + tail)
-    assert all(isinstance(record, Host | Process) for record in records)
