@@ -6,7 +6,9 @@ from typing import Final
 
 from features.notices import Notices
 from features.parsers.protocol import ParserRow
-from features.parsers.timeline_job import EPOCH_KEY, Job
+from features.parsers.timeline_job import EPOCH_KEY
+from features.parsers.timeline_ledger import Ledger
+from features.parsers.timeline_reader import Reader
 from features.parsers.timeline_scan import Scanner
 from features.records import Record
 
@@ -29,31 +31,28 @@ class TimelineParser:
 
     def __init__(self, file: str, notices: Notices) -> None:
         """`file` is the name to show in notices and in `source`."""
-        self.absolute = False
-        self._file, self._notices = file, notices
-        self._scanner = Scanner(file, notices)
-        self._job = Job(file, notices)
+        self._ledger = Ledger(file, notices)
+        self._scanner = Scanner(file, notices, Reader(self._ledger))
         self._finished = False
+
+    @property
+    def absolute(self) -> bool:
+        """Whether the times are since the Unix epoch, as the header of newer files makes them."""
+        return self._ledger.absolute
 
     def feed(self, data: bytes) -> list[Record]:
         """Records that `data` completes."""
-        for events in self._scanner.feed(data):
-            self._job.run(events)
-        return self._take()
+        self._scanner.feed(data)
+        return self._ledger.take()
 
     def finish(self) -> list[Record]:
         """What is still open, and the notices about the file as a whole; once."""
         if self._finished:
             return []
         self._finished = True
-        for events in self._scanner.finish():
-            self._job.run(events)
-        self._job.finish()
-        return self._take()
-
-    def _take(self) -> list[Record]:
-        self.absolute = self._job.absolute
-        return self._job.take()
+        self._scanner.finish()
+        self._ledger.finish()
+        return self._ledger.take()
 
 
 TIMELINE: Final = ParserRow("timeline", sniff, TimelineParser)

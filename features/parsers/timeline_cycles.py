@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from operator import sub
 from statistics import median
 
 from features.parsers.timeline_state import MICROS
@@ -36,6 +38,25 @@ class CycleMeter:
             self._gaps.append(ts - last)
         self.last = ts
         self._count += 1
+        return done
+
+    def extend(self, marks: list[int]) -> list[tuple[int, Cycles]]:
+        """Take marks in order of time, none before the last; each record with the number of the mark that closes it."""
+        done = []
+        start = 0
+        while start < len(marks):
+            if marks[start] >= self._until:
+                closed = self.add(marks[start])
+                if closed is not None:
+                    done.append((start, closed))
+                start += 1
+            stop = bisect_left(marks, self._until, start)
+            if stop > start:
+                run = [self.last, *marks[start:stop]] if self.last is not None else marks[start:stop]
+                self._gaps += map(sub, run[1:], run)
+                self._count += stop - start
+                self.last = marks[stop - 1]
+                start = stop
         return done
 
     def close(self) -> Cycles | None:

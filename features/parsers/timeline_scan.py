@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
 from features.notices import Notices
 
 SLICE_BYTES = 256 * 1024  # decoded at once: large enough to make the call free, small enough to bound memory
+STEP_BYTES = 16 * 1024  # the same, while waiting for a quiet moment to leap from
+LEAP_BYTES = 32 * 1024  # fewer are not worth the numpy calls of a leap
+MAX_LEAP_BYTES = 1024 * 1024  # columns of this many are some 5 MB
 MAX_RECORD_BYTES = 64 * 1024  # a record is some 60 to 300 bytes; without an end after this many it is damage
 MAX_DEPTH = 8  # a record nests twice; more is damage, and giving up keeps the search linear
 SEPARATORS = b"[], \t\r\n"  # in any order: the writer puts "]" after each event, later "," in its place
@@ -77,43 +79,93 @@ _PHASE: msgspec.json.Decoder[_Phase] = msgspec.json.Decoder(_Phase)
 _EVENT: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
+class Sink(Protocol):
+    """Where events go."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is between collectives."""
+        ...
+
+    def run(self, events: list[Event]) -> None:
+        """Take these events."""
+        ...
+
+    def run_until_idle(self, events: list[Event]) -> int:
+        """Take events until it is idle; how many it took."""
+        ...
+
+    def leap(self, buf: bytes, base: int, limit: int) -> int:
+        """When idle: take as many bytes as it can in one go; where it stopped, idle again (`base` for nowhere)."""
+        ...
+
+
 class Scanner:
     """Bytes in any chunking to events; what it skips is counted with its byte offset."""
 
-    def __init__(self, file: str, notices: Notices) -> None:
-        self._file, self._notices = file, notices
+    def __init__(self, file: str, notices: Notices, sink: Sink) -> None:
+        """`file` is the name to show in notices."""
+        self._file, self._notices, self._sink = file, notices, sink
         self._carry = b""
         self._offset = 0  # of the first byte of the buffer within the file
         self._damage: int | None = None  # where the damaged stretch that we are in began
         self._torn = False  # whether that stretch began with a record
+        self._again = self._pause = STEP_BYTES  # where to leap next, and how long to wait after a vain try
 
-    def feed(self, data: bytes) -> Iterator[list[Event]]:
-        """Events that `data` completes, in batches."""
+    def feed(self, data: bytes) -> None:
+        """Pass on the events that `data` completes."""
         buf = self._carry + data if self._carry else data
         if b"}" not in data and len(buf) < MAX_RECORD_BYTES:
             self._carry = buf  # nothing can have been completed: do not look at the same bytes again and again
             return
-        yield from self._scan(buf, final=False)
+        self._scan(buf, final=False)
 
-    def finish(self) -> Iterator[list[Event]]:
-        """Events in what was held back, and the notice about a last record without an end."""
-        yield from self._scan(self._carry, final=True)
+    def finish(self) -> None:
+        """Pass on what was held back; a last record without an end is noted."""
+        self._scan(self._carry, final=True)
         self._sound(at_end=True)
 
-    def _scan(self, buf: bytes, *, final: bool) -> Iterator[list[Event]]:
-        pos, size = 0, len(buf)
-        while pos < size:
-            limit = min(pos + SLICE_BYTES, size)
-            cut, events = self._slice(buf, pos, limit)
-            if events:
-                yield events
-            else:
-                cut = yield from self._one_by_one(buf, pos, limit, final=final)
+    def _scan(self, buf: bytes, *, final: bool) -> None:
+        pos = 0
+        while pos < len(buf):
+            cut = self._leap(buf, pos)
+            if cut == pos:
+                cut = self._walk(buf, pos, final=final)
             if cut == pos:
                 break
             pos = cut
         self._carry = buf[pos:]
         self._offset += pos
+
+    def _leap(self, buf: bytes, pos: int) -> int:
+        """All at once, where there is much to take and nothing has gone wrong; after vain tries ever more seldom."""
+        if len(buf) - pos < LEAP_BYTES or self._damage is not None or not self._sink.idle:
+            return pos
+        if self._offset + pos < self._again:
+            return pos
+        cut = self._sink.leap(buf, pos, min(pos + MAX_LEAP_BYTES, len(buf)))
+        if cut > pos:
+            self._pause = STEP_BYTES
+        else:
+            self._again = self._offset + pos + self._pause
+            self._pause = min(2 * self._pause, MAX_LEAP_BYTES)
+        return cut
+
+    def _walk(self, buf: bytes, pos: int, *, final: bool) -> int:
+        """Decode a slice; where a leap could follow, only up to a quiet moment."""
+        large = len(buf) - pos >= LEAP_BYTES
+        hurry = large and not self._sink.idle
+        pause = STEP_BYTES if hurry else self._again - self._offset - pos
+        limit = min(pos + (min(pause, SLICE_BYTES) if large and pause > 0 else SLICE_BYTES), len(buf))
+        cut, events = self._slice(buf, pos, limit)
+        if not events:
+            return self._one_by_one(buf, pos, limit, final=final)
+        if not hurry:
+            self._sink.run(events)
+            return cut
+        for _ in range(self._sink.run_until_idle(events)):
+            pos = _object_end(buf, buf.index(b"{", pos))
+        return pos
 
     def _slice(self, buf: bytes, pos: int, limit: int) -> tuple[int, list[Event]]:
         """The fast way: all up to the last event that certainly ends before `limit`; nothing if anything is odd."""
@@ -126,7 +178,7 @@ class Scanner:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return pos, []
 
-    def _one_by_one(self, buf: bytes, pos: int, limit: int, *, final: bool) -> Generator[list[Event], None, int]:
+    def _one_by_one(self, buf: bytes, pos: int, limit: int, *, final: bool) -> int:
         """The patient way: each record by itself; after damage, on at the next brace. Returns how far it came."""
         while pos < limit:
             start = buf.find(b"{", pos)
@@ -142,7 +194,7 @@ class Scanner:
                 pos = start + 1
             else:
                 self._sound(at_end=False)
-                yield [event]
+                self._sink.run([event])
                 pos = end
         return pos
 

@@ -40,12 +40,13 @@ class Tensor:
 
     __slots__ = (
         "closed", "depth", "end", "group", "inner", "inner_depth", "library", "name", "named", "negotiating", "op",
-        "opened", "pid", "size", "start", "ticks", "transfer",
+        "opened", "pid", "size", "start", "ticks", "transfer", "where",
     )  # fmt: skip
 
     def __init__(self, pid: int, name: str, *, named: bool) -> None:
         """`named` is false where the name is made up, since none came yet."""
         self.pid, self.name, self.named = pid, name, named
+        self.where: str | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -64,6 +65,12 @@ class Tensor:
         self.library: str | None = None  # name of the first transfer
         self.size: int | None = None
         self.group: Group | None = None
+
+    def source(self, file: str) -> str:
+        """What records say of where they come from; there are many records of each tensor."""
+        if self.where is None:
+            self.where = f"{file}:pid {self.pid}"
+        return self.where
 
     @property
     def busy(self) -> bool:
@@ -115,29 +122,32 @@ class Spans(dict[str, int]):
         return span
 
 
+def library_of(name: str) -> str:
+    """The library that a transfer is in, from the name of its span."""
+    return name.partition("_")[0].lower()
+
+
 def op_of(name: str) -> str:
     """The op of a record from Horovod's name of it."""
     return TOP_OPS.get(name) or name.lower()
 
 
-class Sizes:
-    """Bytes of a tensor from the raw `args` of its last event; few distinct ones come, many times each."""
+class Sizes(dict[bytes, int | None]):
+    """Bytes of a tensor from the raw `args` of its last event; few distinct ones come, many times each.
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, int | None] = {}
+    None where dtype or shape is missing or unknown; an error of msgspec where the args are no JSON.
+    """
 
-    def of(self, args: msgspec.Raw) -> int | None:
-        """None where dtype or shape is missing or unknown."""
-        raw = bytes(args)
-        if raw not in self._known:
-            if len(self._known) >= MAX_SIZES:
-                self._known.clear()
-            self._known[raw] = _size(raw)
-        return self._known[raw]
+    def __missing__(self, raw: bytes) -> int | None:
+        """Work out what was not seen before."""
+        args = msgspec.json.decode(raw) if raw else {}
+        if len(self) >= MAX_SIZES:
+            self.clear()
+        self[raw] = size = _size(args) if isinstance(args, dict) else None
+        return size
 
 
-def _size(raw: bytes) -> int | None:
-    args = loose(raw)
+def _size(args: dict[str, object]) -> int | None:
     item, shape = ITEM_BYTES.get(str(args.get("dtype"))), str(args.get("shape"))
     if item is None or not _SHAPE.fullmatch(shape):
         return None
@@ -176,10 +186,10 @@ def collective(members: list[Tensor], *, epoch_us: float, file: str) -> Collecti
         transfer_s=_seconds(max(moves) if moves and over is not None else None),
         end=None if over is None else (epoch_us + over) / MICROS,
         bytes=sum(sizes) if len(sizes) == len(members) else None,
-        transport=first.library.partition("_")[0].lower() if first.library is not None else None,
+        transport=library_of(first.library) if first.library is not None else None,
         fused=len(members),
         ready=_ready(members, begin),
-        source=f"{file}:pid {first.pid}",
+        source=first.source(file),
     )
 
 
