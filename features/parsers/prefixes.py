@@ -27,7 +27,6 @@ class Piece(NamedTuple):
     text: str
     rank: int | None = None
     stream: str = ""
-    node: str | None = None
 
 
 class Pending(NamedTuple):

@@ -43,7 +43,8 @@ class HeadReader:
 
     def read(self, piece: Piece, listing: bool) -> Head:
         """Split `piece`; `listing` says that a list of ranks is expected, whose items look like labels of srun."""
-        text, rank, node = piece.text, piece.rank, piece.node
+        text, rank = piece.text, piece.rank
+        node: str | None = None
         stamp: Stamp | None = None
         own = False
         for _ in range(HEADS_MAX):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from features.events import EVENT_KINDS, EVENTS
-from features.parsers.textblocks import CASCADE_TYPES
 from features.parsers.textevents import COARSE, WORDINGS, find, promising
 from features.parsers.textline import TEXT_KEPT
+from features.parsers.texttraceback import CASCADE_TYPES
 
 FROM_BLOCKS = {"stall", "stall_shutdown", "exception"}  # messages of several lines, recognised without a wording
 

@@ -137,6 +137,24 @@ def test_chain_of_tracebacks_gives_each_exception() -> None:
     ]
 
 
+def test_group_of_exceptions_gives_each_of_them() -> None:
+    text = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/x/train.py", line 12, in main\n  | ExceptionGroup: two (2 sub-exceptions)\n'
+        "  +-+---------------- 1 ----------------\n    | Traceback (most recent call last):\n"
+        '    |   File "/x/a.py", line 3, in f\n    | ValueError: bad\n    +------------------------------------\n'
+    )
+    assert [(log.fields["type"], log.fields["at"]) for log in logs(text)] == [
+        ("ExceptionGroup", "/x/train.py:12 in main"),
+        ("ValueError", "/x/a.py:3 in f"),
+    ]
+
+
+def test_word_of_another_program_within_a_traceback_is_no_exception() -> None:
+    text = TRACEBACK.replace("    step(batch)\n", "Terminated\n")
+    assert [log.event for log in logs(text + "ValueError: bad\n")] == ["process_terminated", "exception"]
+
+
 def test_interleaved_tracebacks_of_two_ranks() -> None:
     one = [f"[1]<stderr>:{line}" for line in (TRACEBACK + "ValueError: one").splitlines()]
     two = [f"[2]<stderr>:{line}" for line in (TRACEBACK + "ValueError: two").splitlines()]
