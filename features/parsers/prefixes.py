@@ -115,11 +115,12 @@ _WORDS = (
     re.compile(r"[\w.-]{1,60}\.\d+ -- "),  # Kubernetes platforms: pod and index
     re.compile(r"[\w.-]{1,80}\.\d+(?:\.\w+)?(?:@(?P<node>[\w.-]+))? +\| ?"),  # docker service logs
     re.compile(r"[\w.-]{1,80}-\d+ +\| "),  # docker compose
+    re.compile(r"(?P<node>[\w.-]{1,80}): (?=\[\d{4}-)"),  # pdsh, under DeepSpeed
     re.compile(r"(?:stdout|stderr) [FP] "),  # containerd
     re.compile(r"(?:kern|user|daemon|syslog) *: ?(?:emerg|alert|crit|err|warn|notice|info|debug) *: "),  # dmesg -x
     re.compile(r"(?P<node>[A-Za-z][\w.-]*) kernel: ?"),  # syslog and journal
 )
-_WORD_MARKS = ("| ", " -- ", "kernel:", "std", " : ")  # one of these is in every line that one of `_WORDS` fits
+_WORD_MARKS = ("| ", " -- ", ": [", "kernel:", "std", " : ")  # one of these is in every line that one of `_WORDS` fits
 _SRUN = re.compile(r" {0,4}(\d{1,5}): ")
 _LIST = re.compile(r"\[[^\]]*(?:\]|\.\.\.)? *$")
 

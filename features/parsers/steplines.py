@@ -75,6 +75,9 @@ _PAIR = re.compile(
     r"([-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|NaN|NAN|inf|Inf|Infinity))"
     r"(?: ?(ms|us|secs?|s|min)\b)?(?![\w:])"
 )
+_SPACED = re.compile(
+    r"\b(epoch|(?:train )?loss|grad[_ ]norm|step[_ ]time) ([-+]?\d[\d.eE+-]*|nan|NaN|inf)(?=[\s,;|)]|$)"
+)
 _BRACKETED = re.compile(r"\[?\b(?:[Ss]tep|[Ii]ter(?:ation)?)s?[ #:]{1,3}(\d[\d,]*)")
 _decode = msgspec.json.Decoder().decode
 
@@ -193,6 +196,10 @@ def pairs_in(text: str) -> dict[str, float]:
 def from_pairs(text: str) -> Reading | None:
     """A step from `key=value` or `key: value` wording; needs a step number and one thing measured."""
     values = pairs_in(text)
+    for name, raw in _SPACED.findall(text):  # "loss 0.5": only where nothing else is meant by a blank
+        meaning, value = canonical(name, None), number(raw)
+        if meaning is not None and value is not None:
+            values.setdefault(meaning[0], value)
     if "step" not in values and (match := _BRACKETED.search(text)) and (step := number(match[1])) is not None:
         values["step"] = step
     return _checked(Reading(values))

@@ -17,6 +17,7 @@ _RANK = re.compile(
     r"|(?:^|\] )\[(?P<c>\d{1,7})\]: "
     r"|^r(?P<d>\d{1,7}) "
     r"|\(rank=(?P<e>\d{1,7}), size="
+    r"|^[Rr]ank[ =:]{1,2}(?P<f>\d{1,7})\b[ |:]*"
 )
 _LEVELS = r"(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)"
 _BEFORE = re.compile(rf"[\W]{{0,3}}(?:{_LEVELS}[ :|\]\[-]*)?")  # what may stand before a time

@@ -49,8 +49,8 @@ class TextLog:
     """Feed it bytes in any chunking; lines that say nothing known are counted in `unknown_lines`.
 
     `zoned` is False once a time had no zone, `absolute` True once a time was a full one. Lines without rank are the
-    launcher's own in a launcher's file; where the program itself names its rank, only one so far and in most
-    lines, they are that rank's.
+    launcher's own in a launcher's file; else they are those of the rank that the file is named after, or of the one
+    rank that the program itself names in most lines so far.
     """
 
     def __init__(self, file: str, notices: Notices) -> None:
@@ -160,9 +160,11 @@ class TextLog:
                 self._balance += 1
             return head.rank
         self._balance -= 1
-        if self._joiner.tagged or self._heads.labelled or len(self._own_ranks) != 1 or self._balance < 0:
+        if self._joiner.tagged or self._heads.labelled:
             return None
-        return next(iter(self._own_ranks))
+        if self._file_rank is not None:
+            return self._file_rank
+        return next(iter(self._own_ranks)) if len(self._own_ranks) == 1 and self._balance >= 0 else None
 
     def _known(self, key: tuple[int | None, str], line: Line) -> bool:
         """Read what `line` says; False if that is nothing known."""
@@ -204,7 +206,7 @@ class TextLog:
         phase = Phase(
             ts=self._times.moment(line.ts),
             kind=happening.kind,
-            rank=line.rank if line.rank is not None else self._file_rank,
+            rank=line.rank,
             duration_s=happening.duration_s,
             step=happening.step,
             epoch=happening.epoch,

@@ -87,6 +87,7 @@ def test_what_a_platform_puts_before_the_tag_stays_in_front() -> None:
         ("master.0 -- Oh", Peeled(None, None, "Oh")),
         ("train.2.abc@node7    | Oh", Peeled(None, "node7", "Oh")),
         ("worker-1  | Oh", Peeled(None, None, "Oh")),
+        ("node7: [2031-04-05 06:07:08] Oh", Peeled(None, "node7", "[2031-04-05 06:07:08] Oh")),
         ("stderr F Oh", Peeled(None, None, "Oh")),
         ("kern  :warn  : Oh", Peeled(None, None, "Oh")),
         ("node7 kernel: Oh", Peeled(None, "node7", "Oh")),

@@ -246,6 +246,11 @@ def test_lines_without_tag_inherit_the_one_rank_that_a_program_names() -> None:
     assert [log.rank for log in logs(f"a\nb\nc\n{head}begin\nKilled\n")] == [None]  # most lines are not that rank's
 
 
+def test_file_named_after_a_rank_is_that_ranks() -> None:
+    parser = TextLog("logs/rank3.out", Notices())
+    assert [record.rank for record in parser.feed(b"Killed\n") if isinstance(record, Log)] == [3]
+
+
 def test_lines_without_tag_in_a_launchers_log_are_the_launchers() -> None:
     head = "[3]<stdout>:2031-04-05T06:07:08.125Z INFO [rank=3 host=beta] "
     assert [log.rank for log in logs(f"{head}begin\n{head}go on\nKilled\n")] == [None]

@@ -103,6 +103,7 @@ def test_keys_and_values_in_other_words() -> None:
     )
     one("[step 20]  mlm_loss=1.5  time=0.5, latency=480.5 ms/batch", step=20, loss=1.5, duration_s=0.4805)
     one("iter: 19  total_loss: 1.25  time: 0.35  data_time: 0.01", step=19, loss=1.25, duration_s=0.35, data_s=0.01)
+    one("epoch 1 | step 5 | loss 2.5 | grad norm 0.5 | 120 ms", epoch=1, step=5, loss=2.5, grad_norm=0.5)
     one("global_step=5 loss=2 samples_per_sec=100 batch_size=50", step=5, loss=2, batch=50, duration_s=0.5)
 
 
@@ -252,6 +253,7 @@ def test_rank_comes_from_line_then_tag_then_file_then_zero() -> None:
     assert steps(line, "case.rank12.log")[0].rank == 12
     assert steps(f"[3]<stdout>:{line}", "rank.5/stdout")[0].rank == 3
     assert steps(f"[rank4]: {line}")[0].rank == 4
+    assert steps(f"Rank 4 | {line}")[0].rank == 4
     assert steps(f"[2031-04-05T06:07:08Z] r6 {line}")[0].rank == 6
     records, notices = parse(line, "franklin3.log")
     assert isinstance(records[0], Step)
