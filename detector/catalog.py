@@ -218,6 +218,11 @@ def _vocabulary_lines(catalog: Catalog) -> list[str]:
     return lines
 
 
+def cause_markdown(cause: Cause) -> str:
+    """One cause as a page of its own."""
+    return "\n".join(_cause_lines(cause)).strip() + "\n"
+
+
 def _cause_lines(cause: Cause) -> list[str]:
     lines = ["", f"### {cause.id}", "", f"**{cause.title}.** {cause.meaning}", ""]
     lines += [f"Severity {cause.severity}; speaks about: {cause.scope}.", "", "Look for:", ""]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from detector.catalog import Catalog, Cause
 from detector.cases import Case
+from detector.catalog import Catalog, Cause
 from detector.culprits import Suspect, network_suspects, suspects
 from detector.evidence import CaseNumbers, evidence_of
 from features.measures.table import RunMemory
@@ -51,9 +51,9 @@ def diagnose(case: Case, memory: RunMemory, bundle: Bundle, catalog: Catalog) ->
         categories[category] = categories.get(category, 0.0) + p
     cause = catalog.causes.get(best) if confidence >= CONFIDENT else None
     category = best.partition("/")[0] if cause is not None else max(categories, key=lambda c: categories[c])
-    if (cause is None or cause.category == "communication") and category == "communication":
-        if not any(f.role == "root" and f.ranks for f in case.facts) and evidence.get("negotiate_open", 0.0) < 0.5:
-            found = network_suspects(numbers) or found
+    named = any(f.role == "root" and f.ranks for f in case.facts)
+    if category == "communication" and not named and evidence.get("negotiate_open", 0.0) < 0.5:
+        found = network_suspects(numbers) or found
     ranks = [s.rank for s in found] if _names_ranks(cause, memory) else []
     return Diagnosis(
         category=category,
@@ -69,6 +69,6 @@ def diagnose(case: Case, memory: RunMemory, bundle: Bundle, catalog: Catalog) ->
 
 def _names_ranks(cause: Cause | None, memory: RunMemory) -> bool:
     """Whether the cause is somebody's: a rank's, or that of one host among several."""
-    if cause is None or cause.scope == "rank":
-        return True
+    if cause is None or cause.scope == "rank" or cause.category == "communication":
+        return True  # a link has two ends: the rank behind it is named even where all ranks share one host
     return cause.scope == "host" and len(set(memory.nodes.values())) > 1

@@ -104,12 +104,14 @@ SMALLEST_EXTRA = 0.1
 
 def _asymmetry(n: CaseNumbers) -> dict[str, float]:
     slow = max(_or(n.suspect("local_vs_peers"), 0.0), _or(n.suspect("lateness"), 0.0))
-    everyone = _or(n.least("local_vs_past"), 0.0)
+    everyone = max(_or(n.least("local_vs_past"), 0.0), 0.0)
     mostly_all = everyone > 0.3 * max(slow, 0.05)
+    alone = slow / (slow + everyone) if slow > 0 else 0.0
     shares = phase_shares(n, everyone=mostly_all)
     compute = shares["forward"] + shares["backward"]
     return {
-        "one_rank_slow": rise(slow, 0.4),
+        # Where all ranks became slower, one of them is always the slowest; that alone accuses nobody.
+        "one_rank_slow": rise(slow, 0.4) * alone,
         "all_ranks_slow": rise(everyone, 0.4),
         "local_data": shares["data"],
         "local_forward": shares["forward"],
@@ -117,11 +119,25 @@ def _asymmetry(n: CaseNumbers) -> dict[str, float]:
         "local_optimizer": shares["optimizer"],
         "phases_even": min(1.0, 4.0 * min(shares["forward"], shares["backward"])) if compute > 0.5 else 0.0,
         "batch_uneven": rise(n.suspect("batch_vs_peers"), 0.3),
-        "wait_on_others": squash(n.others("sync_vs_past") - _or(n.suspect("sync_vs_past"), 0.0), 0.5)
-        if math.isfinite(n.others("sync_vs_past"))
-        else rise(n.middle("negotiate_vs_past"), 0.5) * (1.0 if slow > 0 else 0.5),
+        "wait_on_others": _wait(n, alone),
         "sync_all": rise(n.least("sync_vs_past"), 0.5),
     }
+
+
+def _wait(n: CaseNumbers, alone: float) -> float:
+    """The others wait for the suspect: their time in collectives rose and its own did not; or negotiations grew longer."""
+    others = n.others("sync_vs_past")
+    if math.isfinite(others):
+        more = squash(others - _or(n.suspect("sync_vs_past"), 0.0), 0.5)
+        return more * alone if more > 0 else more
+    return rise(n.middle("negotiate_vs_past"), 0.5) * max(alone, 0.5)
+
+
+def _measured(n: CaseNumbers, name: str) -> float:
+    """Mean over the case and its ranks of a measure that means the same everywhere; 0 where unknown."""
+    values = [f.measures.per_rank[name] for f in n.case.frames if name in f.measures.per_rank]
+    known = [v for row in values for v in row.tolist() if math.isfinite(v)]
+    return float(np.mean(known)) if known else 0.0
 
 
 def _timeline(n: CaseNumbers) -> dict[str, float]:
@@ -133,7 +149,10 @@ def _timeline(n: CaseNumbers) -> dict[str, float]:
     still_open = any(c.end is None for w in n.case.frames for c in w.open_collectives)
     return {
         "negotiate_long": rise(n.middle("negotiate_vs_past"), 0.5),
-        "negotiate_open": 1.0 if still_open else rise(_or(n.top("negotiate_max_vs_past", extreme=True), 0.0) - 3.0, 2.0),
+        "negotiate_open": 1.0
+        if still_open
+        else rise(_or(n.top("negotiate_max_vs_past", extreme=True), 0.0) - 3.0, 2.0),
+        "small_transfers_slow": rise(n.middle("cycle_vs_past") - 0.3, 1.0),
         "transfer_long": rise(n.middle("transfer_vs_past"), 1.0),
         "cycle_gap": -1.0 if cycles_go_on else 1.0 if cycles_stop else rise(_or(gap, 0.0) - 1.0, 2.0),
         "cycle_bound": rise(_or(n.middle("cycle_share"), 0.0) - 0.3, 0.3),
@@ -163,7 +182,7 @@ def _machines(n: CaseNumbers) -> dict[str, float]:
         "workers_idle": rise(-_or(n.suspect("workers_cpu_vs_past"), 0.0), 1.5),
         "workers_busy": rise(n.suspect("workers_cpu_vs_past"), 1.0),
         "foreign_cpu": rise(full - 0.1, 0.2),
-        "host_cpu_full": rise(n.middle("host_cpu_vs_past"), 0.1) if full > 0.2 else 0.0,
+        "host_cpu_full": rise(_measured(n, "host_cpu") - 0.95, 0.03),
         "iowait": rise(n.middle("iowait"), 0.2),
         "disk_busy": rise(n.middle("disk_busy_vs_past"), 0.4),
         "net_retransmits": rise(n.top("retransmits_vs_past"), 2.0),
@@ -213,12 +232,16 @@ def _rhythm(n: CaseNumbers) -> dict[str, float]:
     return {
         "no_progress": rise(silence - 1.0, 2.0),
         "whole_run": 1.0 if _is_early(n) else 0.0,
-        "at_checkpoint": 1.0 if "checkpoint" in pauses else 0.0,
+        "at_checkpoint": 1.0 if "checkpoint" in pauses and share > PAUSE_SHARE else 0.0,
         "checkpoint_long": rise(share, 0.15) if "checkpoint" in pauses else 0.0,
         "validation_long": rise(share, 0.3) if "validation" in pauses and "checkpoint" not in pauses else 0.0,
         "periodic": 1.0 if n.case.recurs else 0.0,
         "progress_ended": 1.0 if n.case.is_open and silence > 2.0 and not n.memory.is_over() else 0.0,
     }
+
+
+PAUSE_SHARE = 0.05
+"""Share of the time that a pause must take to be part of an incident: every long case meets some checkpoint."""
 
 
 def _facts(n: CaseNumbers) -> dict[str, float]:

@@ -17,15 +17,16 @@ from detector.facts import FactFinder
 from detector.labels import Label
 from detector.verdicts import HEALTHY, ChannelVerdict, Judge, WindowVerdict, walk
 from features.extract import Extractor, FeatureFrame
+from features.records import Collective, Step
 from features.rhythm import window_length
 from features.rundir import RunData, merge_records
 from features.vocabulary import FEATURES, Channel
-from features.windows import Window, windows
+from features.windows import Window, event_time, windows
 
 SOURCES = ("timeline", "log", "telemetry")
 """Kinds of source that a run may lack."""
-AFTER_S = 5.0
-"""After a fault the run catches up for a while; rows this soon after it are neither healthy nor faulty."""
+BEFORE_S, AFTER_S = 2.0, 5.0
+"""A fault may begin before it is noted, and after it the run catches up: rows this near are neither healthy nor faulty."""
 CASE_WINDOWS = 120
 """Windows of a labelled fault that describe it; a scorer also judges by the beginning of an incident."""
 
@@ -66,6 +67,8 @@ def _examples(name: str, run: RunData, label: Label, without: str | None) -> Run
     case = Case(channel=_channel(label))
     rows: list[npt.NDArray[np.float64]] = []
     blocks: list[int] = []
+    # What follows the last step is the end of the run, whether it says so or not.
+    last_activity = max((event_time(r) for r in run.records if isinstance(r, (Step, Collective))), default=math.inf)
     cut = windows(run.records, window_length(run.records))
     for window, frame, verdict in walk(cut, extractor, oracle(label)):
         facts = finder.of(window, extractor.memory)
@@ -73,7 +76,8 @@ def _examples(name: str, run: RunData, label: Label, without: str | None) -> Run
             case.frames.append(frame)
             case.verdicts.append(verdict)
         case.facts += [f for f in facts if not label.is_healthy and f.ts >= _start(label) - 1.0]
-        if verdict.judged and not verdict.is_anomalous and _is_healthy_row(window, label):
+        busy = window.end <= last_activity
+        if busy and verdict.judged and not verdict.is_anomalous and _is_healthy_row(window, label):
             rows.append(frame.values)
             blocks += [window.index] * len(frame.ranks)
     evidence = None
@@ -115,10 +119,12 @@ def oracle(label: Label) -> Judge:
 
 
 def _is_healthy_row(window: Window, label: Label) -> bool:
-    return label.is_healthy or window.end <= _start(label) or window.start >= label.end + AFTER_S
+    return label.is_healthy or window.end <= _start(label) - BEFORE_S or window.start >= label.end + AFTER_S
 
 
-def rows_of(examples: Iterable[RunExamples]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.str_], npt.NDArray[np.int64]]:
+def rows_of(
+    examples: Iterable[RunExamples],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.str_], npt.NDArray[np.int64]]:
     """All healthy rows with the run and the window of each; the same window without a source is another window."""
     parts = [e for e in examples if len(e.rows)]
     x = np.concatenate([e.rows for e in parts])

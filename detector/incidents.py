@@ -9,7 +9,7 @@ import numpy as np
 
 from detector.cases import AFTERMATH_S, Case
 from detector.catalog import Catalog
-from detector.diagnosis import Diagnosis, diagnose
+from detector.diagnosis import Diagnosis, diagnose, numbers_of
 from detector.report import SEVERITIES, FixItem, Impact, Incident, Severity, iso, rounded
 from detector.wording import evidence_items
 from features.measures.table import RunMemory
@@ -24,7 +24,8 @@ EVEN = 0.25
 
 def incidents_of(cases: list[Case], memory: RunMemory, bundle: Bundle, catalog: Catalog, run_id: str) -> list[Incident]:
     """All incidents of a run, most serious first."""
-    joined = join_recurring(join_aftermath(cases))
+    kept = [c for c in cases if not is_plain_end(c, memory)]
+    joined = join_recurring(join_slowed_by_memory(join_aftermath(kept), memory))
     made = [_incident(c, diagnose(c, memory, bundle, catalog), run_id) for c in joined]
     return sorted(made, key=lambda i: (SEVERITIES.index(i.severity), i.start, i.id))
 
@@ -42,6 +43,35 @@ def join_aftermath(cases: list[Case]) -> list[Case]:
         if root.channel == case.channel:
             root.frames += case.frames
             root.verdicts += case.verdicts
+    return out
+
+
+END_S = 10.0
+"""Seconds between a run's last step and the exit of its processes that are still an ordinary end: workers and
+communication threads are taken down. A hang lasts longer."""
+
+
+def is_plain_end(case: Case, memory: RunMemory) -> bool:
+    """Silence that is only the end of a run which does not say that it is done (its logs are missing)."""
+    if case.channel != "pace" or any(f.role == "root" for f in case.facts) or memory.dangling_since is not None:
+        return False
+    last = max([*memory.last_step_end.values(), memory.last_collective_end or 0.0])
+    ended = [t for t in (memory.gone.get(r, memory.finished.get(r)) for r in memory.ranks) if t is not None]
+    if not case.frames or case.frames[0].end < last or len(ended) < len(memory.ranks):
+        return False
+    return bool(ended) and max(ended) - last <= END_S
+
+
+def join_slowed_by_memory(cases: list[Case], memory: RunMemory) -> list[Case]:
+    """A rank whose memory grows is slow as well: the growth is the root, whichever was noticed first."""
+    out = list(cases)
+    for grown in (c for c in cases if c.channel == "memory"):
+        suspect = numbers_of(grown, memory)[0].suspects[:1]
+        for slow in (c for c in cases if c.channel == "pace" and not any(f.role == "root" for f in c.facts)):
+            overlap = slow.start <= grown.last and grown.start <= slow.last
+            if overlap and suspect and numbers_of(slow, memory)[0].suspects[:1] == suspect:
+                grown.facts = sorted([*grown.facts, *slow.facts], key=lambda f: (f.ts, f.name))
+                out = [c for c in out if c is not slow]
     return out
 
 

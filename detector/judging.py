@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from detector.verdicts import ChannelVerdict, Judge, WindowVerdict
 from features.extract import FeatureFrame
 from features.vocabulary import FEATURES, NAMES, Channel
 from models import Bundle
 
+Matrix = npt.NDArray[np.float64]
 CHANNELS: tuple[Channel, ...] = ("pace", "numbers", "memory")
 CHANNEL_SHARE = 0.3
 """A channel is part of an anomaly when it holds this share of what made the score high; chance spreads thinner."""
 TOP = 6
 _MEMBERS = {c: np.array([f.channel == c for f in FEATURES]) for c in CHANNELS}
+
+
+_HIGH = np.array([f.side == "high" for f in FEATURES])
+_LOW = np.array([f.side == "low" for f in FEATURES])
+
+
+def one_sided(values: Matrix) -> Matrix:
+    """Features with the deviations taken out that cannot mean trouble, shape kept; what a model sees."""
+    out = np.where(_HIGH, np.maximum(values, 0.0), values)
+    return np.where(_LOW, np.minimum(out, 0.0), out)
 
 
 def judge_with(bundle: Bundle) -> Judge:
@@ -23,7 +35,7 @@ def judge_with(bundle: Bundle) -> Judge:
     def judge(frame: FeatureFrame) -> WindowVerdict:
         if not len(frame.values) or not np.isfinite(frame.values).any():
             return WindowVerdict(judged=False)
-        judged = bundle.judge(frame.values, NAMES)
+        judged = bundle.judge(one_sided(frame.values), NAMES)
         if not judged.anomalous.any():
             return WindowVerdict()
         channels: dict[Channel, ChannelVerdict] = {}

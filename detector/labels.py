@@ -91,7 +91,10 @@ def read_label(run: Path) -> Label | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
-            str(path), expected="a label with fault, world_size, ranks and times", found=str(error), remedy="see docs/labels.md"
+            str(path),
+            expected="a label with fault, world_size, ranks and times",
+            found=str(error),
+            remedy="see docs/labels.md",
         ) from error
 
 

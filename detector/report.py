@@ -110,7 +110,9 @@ class NoticeItem(_Part):
 class Report(_Part):
     """Everything about one run."""
 
-    schema_: Literal["rankwatch.report/1"] = Field("rankwatch.report/1", alias="schema")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, validate_by_alias=True)
+
+    schema_: Literal["rankwatch.report/1"] = Field(default="rankwatch.report/1", alias="schema")
     run: RunSummary
     model: ModelSummary
     windows: WindowSummary

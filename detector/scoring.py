@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import streaming
 from detector.cases import CaseTracker
 from detector.catalog import Catalog
 from detector.facts import FactFinder
 from detector.incidents import incidents_of
 from detector.judging import judge_with
 from detector.report import ModelSummary, NoticeItem, Report, RunSummary, WindowSummary, iso
-from detector.verdicts import walk
+from detector.verdicts import Walker, WindowVerdict
 from features.extract import Extractor
-from features.records import Record
+from features.records import Record, Step
 from features.rhythm import window_length
 from features.rundir import Progress, RunData, load_run
-from features.windows import Window, event_time, windows
+from features.windows import Window, WindowCutter, event_time
 from models import Bundle
+from streaming import ListSink, ListSource
 
 LATENESS_S = 0.0
 """An archive is in order; a stream allows for more."""
@@ -31,8 +33,9 @@ def score_path(path: Path, bundle: Bundle, catalog: Catalog, progress: Progress 
 def score_run(run: RunData, bundle: Bundle, catalog: Catalog) -> Report:
     """Score a run that has been read."""
     length_s = window_length(run.records)
-    engine = Engine(bundle)
-    engine.run(windows(run.records, length_s, LATENESS_S))
+    engine = Engine(bundle, length_s)
+    streaming.run(ListSource(run.records), engine.handle, ListSink[WindowVerdict]())
+    engine.finish()
     memory = engine.extractor.memory
     times = [t for r in run.records if (t := event_time(r)) > 0]
     return Report(
@@ -56,21 +59,30 @@ def score_run(run: RunData, bundle: Bundle, catalog: Catalog) -> Report:
 class Engine:
     """Everything that follows one run from window to window."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, length_s: float, lateness_s: float = LATENESS_S) -> None:
         self.extractor = Extractor()
         self.tracker = CaseTracker()
         self.count = self.anomalous = 0
         self._facts = FactFinder()
-        self._judge = judge_with(bundle)
+        self._cutter = WindowCutter(length_s, lateness_s)
+        self._walker = Walker(self.extractor, judge_with(bundle))
 
-    def run(self, of: Iterable[Window]) -> None:
-        """Judge these windows, in order."""
-        for window, frame, verdict in walk(of, self.extractor, self._judge):
-            self.count += 1
-            self.anomalous += verdict.is_anomalous
-            self.tracker.add(frame, verdict, self._facts.of(window, self.extractor.memory))
+    def handle(self, records: Sequence[Record]) -> list[WindowVerdict]:
+        """Take records in about the order of their event time; returns the verdicts of the windows that they closed."""
+        return [v for record in records for window in self._cutter.add(record) for v in [self._judge(window)]]
+
+    def finish(self) -> list[WindowVerdict]:
+        """The run is over: judge the windows that are still open."""
+        return [self._judge(window) for window in self._cutter.finish()]
+
+    def _judge(self, window: Window) -> WindowVerdict:
+        frame, verdict = self._walker.step(window)
+        self.count += 1
+        self.anomalous += verdict.is_anomalous
+        self.tracker.add(frame, verdict, self._facts.of(window, self.extractor.memory))
+        return verdict
 
 
 def _steps(records: Iterable[Record]) -> int | None:
-    numbers = {r.step for r in records if type(r).__name__ == "Step"}  # type: ignore[union-attr]
+    numbers = {r.step for r in records if isinstance(r, Step)}
     return len(numbers) or None

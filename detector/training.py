@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from detector.catalog import Catalog
 from detector.examples import RunExamples, rows_of
+from detector.judging import one_sided
 from detector.simulated import simulate_incidents
 from features.vocabulary import FEATURES, NAMES
 from models import Bundle, HealthyRows, LabelledRows, TrainingRun, train_classifier, train_detectors
 
-FALSE_ALARM_RATE = 0.002
+FALSE_ALARM_RATE = 0.005
 """Share of healthy windows that may pass the limit; the gate of continuity makes far fewer incidents of them."""
 TAIL, TAIL_DEVIATIONS = 0.995, 3.0
 """A feature's usual deviation is at least so that its 99.5 % quantile on healthy rows is three of them: features with
@@ -27,6 +28,7 @@ def train_bundle(
 ) -> Bundle:
     """Fit everything. Same examples, same bytes. Needs the `train` extra."""
     x, groups, blocks = rows_of(examples)
+    x = one_sided(x)
     rows = HealthyRows(
         x=x,
         names=NAMES,
@@ -37,7 +39,9 @@ def train_bundle(
     )
     detectors = train_detectors(rows, seed=seed, false_alarm_rate=false_alarm_rate)
     classifier = train_classifier(labelled_rows(examples, catalog, seed))
-    return Bundle.assemble(detectors, classifier, runs=training_runs(examples), settings={"catalog": sorted(catalog.causes)})
+    return Bundle.assemble(
+        detectors, classifier, runs=training_runs(examples), settings={"catalog": sorted(catalog.causes)}
+    )
 
 
 def usual_deviation_floors(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

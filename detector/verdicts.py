@@ -17,7 +17,7 @@ class ChannelVerdict(msgspec.Struct, frozen=True):
     score: float
     limit: float
     ranks: tuple[int, ...]  # those whose row is beyond the limit, worst first
-    features: tuple[tuple[str, float], ...]  # what contributed most, name and scaled value
+    features: tuple[tuple[str, float], ...]  # what contributed most to the worst rank's row: name, scaled value
 
 
 class WindowVerdict(msgspec.Struct, frozen=True):
@@ -37,22 +37,34 @@ HEALTHY = WindowVerdict()
 UNJUDGED = WindowVerdict(judged=False)
 
 
-def walk(
-    windows: Iterable[Window], extractor: Extractor, judge: Judge
-) -> Iterator[tuple[Window, FeatureFrame, WindowVerdict]]:
-    """Judge each window in order and teach the baseline what was healthy.
+class Walker:
+    """Judges windows one after the other and teaches the baseline what was healthy.
 
     A healthy window is learned only when the one after it is healthy too: the window in which a fault begins is often
     half good, and must not become part of the past.
     """
-    waiting: tuple[Window, FeatureFrame] | None = None
-    for window in windows:
-        frame = extractor.frame(window)
-        verdict = UNJUDGED if frame.is_warmup or not frame.ranks or frame.is_over else judge(frame)
+
+    def __init__(self, extractor: Extractor, judge: Judge) -> None:
+        self._extractor, self._judge = extractor, judge
+        self._waiting: tuple[Window, FeatureFrame] | None = None
+
+    def step(self, window: Window) -> tuple[FeatureFrame, WindowVerdict]:
+        """Judge the next window."""
+        frame = self._extractor.frame(window)
+        verdict = UNJUDGED if frame.is_warmup or not frame.ranks or frame.is_over else self._judge(frame)
         if verdict.is_anomalous or not verdict.judged:
-            waiting = None
+            self._waiting = None
         else:
-            if waiting is not None:
-                extractor.learn(*waiting)
-            waiting = (window, frame)
-        yield window, frame, verdict
+            if self._waiting is not None:
+                self._extractor.learn(*self._waiting)
+            self._waiting = (window, frame)
+        return frame, verdict
+
+
+def walk(
+    windows: Iterable[Window], extractor: Extractor, judge: Judge
+) -> Iterator[tuple[Window, FeatureFrame, WindowVerdict]]:
+    """Judge each window in order."""
+    walker = Walker(extractor, judge)
+    for window in windows:
+        yield window, *walker.step(window)

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
-import numpy as np
+import msgspec
 
 from detector.diagnosis import Diagnosis
 from detector.report import EvidenceItem, iso, rounded
-from features.vocabulary import FEATURES, INDEX
+from features.extract import FeatureFrame
+from features.vocabulary import FEATURES, INDEX, Feature
 
+LONGEST = 300
+"""Characters of a quoted message."""
 MOST_FEATURES, MOST_FACTS = 5, 6
 """Items of each kind in a report: more than a person reads."""
 _BY_NAME = {f.name: f for f in FEATURES}
 _OF_THE_RUN = frozenset({"progress", "timeline", "host"})
-_KIND = {"timeline": "timeline", "ticks": "timeline", "process": "telemetry", "net": "telemetry", "host": "telemetry"}
+_KIND: dict[str, Literal["timeline", "telemetry"]] = {
+    "timeline": "timeline",
+    "ticks": "timeline",
+    "process": "telemetry",
+    "net": "telemetry",
+    "host": "telemetry",
+}
 
 
 def evidence_items(d: Diagnosis) -> list[EvidenceItem]:
@@ -23,58 +33,72 @@ def evidence_items(d: Diagnosis) -> list[EvidenceItem]:
 
 
 def _facts(d: Diagnosis) -> list[EvidenceItem]:
+    """Roots first when there are too many; each text once, as launchers repeat what ranks write."""
+    once = {f.text: f for f in sorted(d.numbers.case.facts, key=lambda f: (f.role != "root", f.ts, f.source))[::-1]}
+    chosen = sorted(once.values(), key=lambda f: (f.role != "root", f.ts))[:MOST_FACTS]
     items = []
-    ordered = sorted(d.numbers.case.facts, key=lambda f: (f.role != "root", f.ts))[:MOST_FACTS]
-    for f in sorted(ordered, key=lambda f: f.ts):
-        text = f.text if len(f.text) <= 300 else f.text[:297] + "..."
+    for f in sorted(chosen, key=lambda f: f.ts):
+        text = f.text if len(f.text) <= LONGEST else f.text[: LONGEST - 3] + "..."
         items.append(EvidenceItem(kind=f.kind, text=text, source=f.source or "telemetry", time=iso(f.ts)))
     return items
 
 
-def _weights(d: Diagnosis) -> dict[str, float]:
-    """How much each feature weighed over the case: its largest scaled value in any verdict."""
-    weights: dict[str, float] = {}
-    for verdict in d.numbers.case.verdicts:
-        channel = verdict.channels.get(d.numbers.case.channel)
-        for name, value in channel.features if channel is not None else ():
-            if abs(value) > abs(weights.get(name, 0.0)):
-                weights[name] = value
-    return weights
+class _Quote(msgspec.Struct, frozen=True):
+    """Where a feature was most unusual: its deviation in usual ones, the frame and the rank."""
+
+    scaled: float
+    frame: FeatureFrame
+    rank: int
+
+
+def _quotes(d: Diagnosis) -> dict[str, _Quote]:
+    """Each feature at its most unusual."""
+    case = d.numbers.case
+    quotes: dict[str, _Quote] = {}
+    for frame, verdict in zip(case.frames, case.verdicts, strict=True):
+        channel = verdict.channels.get(case.channel)
+        if channel is None or not channel.ranks:
+            continue
+        for name, scaled in channel.features:
+            if name not in quotes or abs(scaled) > abs(quotes[name].scaled):
+                quotes[name] = _Quote(scaled, frame, channel.ranks[0])
+    return quotes
 
 
 def _features(d: Diagnosis) -> list[EvidenceItem]:
-    weights = _weights(d)
-    items = []
-    for name in sorted(weights, key=lambda n: (-abs(weights[n]), n))[:MOST_FEATURES]:
-        feature, n = _BY_NAME[name], d.numbers
-        row = _row_to_quote(d, name)
-        if row is None:
+    quotes = _quotes(d)
+    items: list[EvidenceItem] = []
+    for name in sorted(quotes, key=lambda n: (-abs(quotes[n].scaled), n)):
+        q, feature = quotes[name], _BY_NAME[name]
+        if q.rank not in q.frame.ranks or len(items) == MOST_FEATURES:
             continue
-        value = float(n.typical[row, INDEX[name]])
-        if math.isnan(value):
-            value = float(n.extreme[row, INDEX[name]])
-        if math.isnan(value):
-            continue
-        who = "run" if feature.family in _OF_THE_RUN else f"rank {n.ranks[row]}"
-        text = f"{who}: {feature.meaning}: {value:+.2f} {feature.unit} ({abs(weights[name]):.1f} usual deviations)"
-        kind = _KIND.get(feature.family, "feature")
+        value = float(q.frame.values[q.frame.ranks.index(q.rank), INDEX[name]])
+        who = "run" if feature.family in _OF_THE_RUN else f"rank {q.rank}"
+        text = f"{who}: {feature.meaning}: {_amount(value, feature, q.frame.unit_s)} ({abs(q.scaled):.0f} usual deviations)"
         items.append(
-            EvidenceItem(kind=kind, text=text, source=name, time=iso(n.case.start), value=rounded(value), baseline=0.0)  # type: ignore[arg-type]
+            EvidenceItem(
+                kind=_KIND.get(feature.family, "feature"),
+                text=text,
+                source=name,
+                time=iso(q.frame.start),
+                value=rounded(value),
+                baseline=0.0,
+            )
         )
     return items
 
 
-def _row_to_quote(d: Diagnosis, name: str) -> int | None:
-    """The suspect's row where it is known for this feature, else the most extreme one."""
-    n = d.numbers
-    column = n.extreme[:, INDEX[name]] if len(n.ranks) else np.array([])
-    if not np.isfinite(column).any():
-        return None
-    if d.ranks and name.endswith("_vs_peers"):
-        at = n.ranks.index(d.ranks[0])
-        if math.isfinite(column[at]):
-            return at
-    return int(np.nanargmax(np.abs(column)))
+def _amount(value: float, feature: Feature, unit_s: float) -> str:
+    """A number with its unit, and in words where the unit is a logarithm or the usual step."""
+    if feature.unit == "steps" and math.isfinite(unit_s):
+        return f"{value:+.2f} usual steps = {value * unit_s * 1000:+.0f} ms"
+    if feature.unit == "log2 ratio":
+        return f"{2.0**value:.3g} times"
+    if feature.unit == "log2 steps" and math.isfinite(unit_s):
+        return f"{2.0 ** (value + 1):.0f} usual steps"
+    if feature.unit == "ratio":
+        return f"{value:.1%}"
+    return f"{value:+.2f} {feature.unit}"
 
 
 def _suspicion(d: Diagnosis) -> list[EvidenceItem]:

@@ -14,8 +14,8 @@ DEPTH = 64
 drift cannot become the new normal."""
 NEWEST = 4
 """Healthy windows that "recently" means, for values that drift in health, such as a gradient norm."""
-ENOUGH = 2
-"""Windows needed before a past is spoken of."""
+ENOUGH = 3
+"""Windows needed before a past is spoken of: the median of three bears one odd window."""
 
 
 class Series(msgspec.Struct):

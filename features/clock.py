@@ -98,7 +98,7 @@ def _align_ranks(logs: list[SourceFile], notices: Notices) -> None:
     if len(ends) < 2:
         return
     first = ends[min(ends)]
-    offsets = {}
+    offsets: dict[int | None, float] = {}
     for rank, steps in ends.items():
         shared = sorted(set(steps) & set(first))
         if len(shared) >= FEWEST:
@@ -107,8 +107,8 @@ def _align_ranks(logs: list[SourceFile], notices: Notices) -> None:
             if abs(offset) > RANK_SKEW_S and float(np.median(np.abs(differences - offset))) < abs(offset) / 4:
                 offsets[rank] = offset
     for f in logs:
-        f.records = [shift(r, -offsets[rank]) if (rank := getattr(r, "rank", None)) in offsets else r for r in f.records]
-    for rank, offset in sorted(offsets.items()):
+        f.records = [shift(r, -offsets.get(getattr(r, "rank", None), 0.0)) for r in f.records] if offsets else f.records
+    for rank, offset in sorted((r, o) for r, o in offsets.items() if r is not None):
         text = f"clock of rank {rank} is {offset:+.3f} s from that of rank {min(ends)}: times corrected"
         notices.add("warning", text, file="logs")
 
@@ -172,7 +172,9 @@ def _place_roughly(f: SourceFile, files: list[SourceFile], notices: Notices) -> 
     own = [r.ts for r in f.records if r.ts is not None]
     if others and own:
         _shift_all(f, min(others) - min(own))
-        notices.add("warning", "no absolute clock and no steps to match: laid at the start of the other sources", file=f.name)
+        notices.add(
+            "warning", "no absolute clock and no steps to match: laid at the start of the other sources", file=f.name
+        )
     else:
         notices.add("info", "no absolute clock: times count from an unknown start", file=f.name)
 
@@ -186,4 +188,6 @@ def _align_telemetry(f: SourceFile, files: list[SourceFile], notices: Notices) -
     by = min(logs) - min(own)
     if math.isfinite(by):
         _shift_all(f, by)
-        notices.add("warning", f"clock does not overlap the logs': {by:+.1f} s added, uncertain by seconds", file=f.name)
+        notices.add(
+            "warning", f"clock does not overlap the logs': {by:+.1f} s added, uncertain by seconds", file=f.name
+        )

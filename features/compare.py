@@ -17,6 +17,8 @@ from features.measures.table import Measures, RunMemory, Vector
 CPU_FLOOR, SWITCH_FLOOR, BYTES_FLOOR, RETRANSMIT_FLOOR, LOAD_FLOOR = 0.02, 20.0, 1e5, 50.0, 0.5
 """Added to both sides of a ratio (cores, switches/s, bytes/s, segments/s, processes): below them a ratio is noise. The
 segments: healthy hosts here sent up to 120 again per second."""
+SURPLUS_FLOOR = 5e6
+"""Bytes/s; a share of less traffic than this is a share of start-up and control messages."""
 RSS_FLOOR = 32e6
 """Bytes; allocators and caches move by this much in any process."""
 
@@ -124,6 +126,7 @@ def _timeline(c: Comparison) -> dict[str, Vector]:
         "transfer_vs_past": c.everywhere(c.of_run("transfer")),
         "transfer_max_vs_past": c.everywhere(c.of_run("transfer_max")),
         "cycle_gap": c.everywhere(log2_ratio(c.of_run("cycle_max"), c.past.run("cycle_max"))),
+        "cycle_vs_past": c.everywhere(log2_ratio(c.of_run("cycle"), c.past.run("cycle"))),
         "cycle_share": c.everywhere(c.of_run("cycle") / step),
         "unfused_share": c.everywhere(c.of_run("unfused_share")),
         "quiet": c.everywhere(math.nan if c.memory.is_over() else _beyond(quiet)),
@@ -147,7 +150,7 @@ def _process(c: Comparison) -> dict[str, Vector]:
         "net_vs_past": c.log_change("net_tx", BYTES_FLOOR),
         "retransmits_vs_past": c.log_change("retransmits", RETRANSMIT_FLOOR),
         "retransmits_vs_peers": c.log_peers("retransmits", RETRANSMIT_FLOOR),
-        "received_surplus": (received - middle) / (middle + BYTES_FLOOR),
+        "received_surplus": (received - middle) / (middle + SURPLUS_FLOOR),
         "drops": np.log2(1.0 + c.of_ranks("drops")),
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,10 @@ WARMUP_STEPS = 8
 """First steps of a run allocate, compile and fill caches; windows that begin before their end are not judged."""
 
 PAUSES = frozenset({"validation", "checkpoint"})
+BUSY_WARMUP_WINDOWS = 2
+"""Windows from the first step (or collective) on, its own included, that are not judged: it began in mid-window."""
+UNEVEN, LONGEST_WARMUP_STEPS = 8.0, 60
+"""A step of eight medians among the first sixty belongs to the warm-up; later ones are judged."""
 WARMUP_WINDOWS = 8
 """Where neither log nor timeline tells of steps: windows with telemetry before anything is judged."""
 
@@ -91,11 +97,30 @@ class Extractor:
         memory.windows_seen += 1 if window.processes or window.steps or window.collectives else 0
         if memory.origin_step is None:
             memory.origin_step = min((s.step for s in window.steps), default=None)
+        if memory.first_busy_window is None and (window.steps or window.collectives):
+            memory.first_busy_window = window.index
+        if memory.first_busy_window is not None and window.index < memory.first_busy_window + BUSY_WARMUP_WINDOWS:
+            return False
+        if not self._has_settled(window):
+            return False
         if memory.last_step and memory.origin_step is not None:
             return min(memory.last_step.values()) - memory.origin_step >= WARMUP_STEPS
         if memory.uses:
             return max(memory.uses.values()) >= WARMUP_STEPS
         return memory.windows_seen > WARMUP_WINDOWS
+
+    def _has_settled(self, window: Window) -> bool:
+        """Steps have been even for a while: a long one among the first (caches, compilation) prolongs the warm-up."""
+        memory = self.memory
+        if (
+            memory.origin_step is None
+            or min(memory.last_step.values(), default=0) - memory.origin_step > LONGEST_WARMUP_STEPS
+        ):
+            return True
+        durations = [s.duration_s for s in window.steps if s.duration_s is not None]
+        if durations and max(durations) > UNEVEN * statistics.median(durations):
+            memory.settles_at = window.index + 1
+        return window.index >= memory.settles_at
 
     def _look_around(self, window: Window) -> None:
         """Ranks, nodes and settings that this window tells about."""
@@ -105,11 +130,12 @@ class Extractor:
                 memory.world_size = max(info.world_size, memory.world_size or 0)
             memory.nodes.update(info.nodes)
             memory.settings.update(info.settings)
-        memory.nodes.update({p.rank: p.node for p in window.processes if p.node is not None})
+        for p in window.processes:  # a sampler that watches several hosts' ranks knows less than the ranks themselves
+            if p.node is not None:
+                memory.nodes.setdefault(p.rank, p.node)
         memory.see_ranks(range(memory.world_size or 0))
         memory.see_ranks(s.rank for s in window.steps)
         memory.see_ranks(p.rank for p in window.processes)
         memory.see_ranks(t.rank for c in window.collectives for t in c.ready)
         if not memory.ranks and window.collectives:
             memory.see_ranks([0])  # the coordinator writes the timeline: one rank at least
-

@@ -7,7 +7,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import msgspec
 
@@ -72,9 +72,7 @@ def load_run(path: Path, progress: Progress = lambda _: None) -> RunData:
             remedy="point at the directory a run wrote, or at one of its files; see docs/inputs.md for what is read",
         )
     align(files, notices)
-    return RunData(
-        id=path.resolve().name, path=str(path), files=files, records=merge_records(files), notices=notices
-    )
+    return RunData(id=path.resolve().name, path=str(path), files=files, records=merge_records(files), notices=notices)
 
 
 def merge_records(files: list[SourceFile]) -> list[Record]:
@@ -111,7 +109,7 @@ def _opened(path: Path) -> IO[bytes]:
     raw = path.open("rb")
     if raw.read(2) == GZIP_MAGIC:
         raw.close()
-        return gzip.open(path, "rb")
+        return cast("IO[bytes]", gzip.open(path, "rb"))
     raw.seek(0)
     return raw
 

@@ -165,7 +165,7 @@ def _of_detectors(detectors: FittedDetectors) -> dict[str, Any]:
             {"name": name, "file": f"{name}.onnx", "scale": knots_of(detectors.scales[name])}
             for name in sorted(detectors.judges)
         ],
-        "combine": "mean",
+        "combine": "mean of two largest",
         "limit": msgspec.structs.asdict(detectors.limit),
         "seed": detectors.seed,
     }

@@ -115,7 +115,7 @@ class Manifest(_Part):
     features: Features
     scaler: Scaling
     judges: list[Judge]
-    combine: Literal["mean"]
+    combine: Literal["mean of two largest"]
     limit: LimitRecord
     classifier: Causes | None
     seed: int
@@ -164,9 +164,7 @@ def schema_id(names: Sequence[str], units: Sequence[str]) -> str:
 
 def scaling_of(scaler: Scaler) -> Scaling:
     """The scaler as the manifest keeps it."""
-    return Scaling(
-        centre=scaler.centre.tolist(), scale=scaler.scale.tolist(), seen=scaler.seen.tolist(), clip=scaler.clip
-    )
+    return Scaling(centre=scaler.centre.tolist(), scale=scaler.scale.tolist(), seen=scaler.seen.tolist(), clip=scaler.clip)
 
 
 def knots_of(scale: SurpriseScale) -> Knots:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
 
 import numpy as np
 
@@ -51,9 +50,7 @@ def _share(samples: list[Process], states: frozenset[str]) -> float:
     return sum(s in states for s in told) / len(told) if told else math.nan
 
 
-def _memory_of_ranks(
-    window: Window, by_rank: dict[int, list[Process]], memory: RunMemory, into: Measures
-) -> None:
+def _memory_of_ranks(window: Window, by_rank: dict[int, list[Process]], memory: RunMemory, into: Measures) -> None:
     rss: dict[int, float] = {}
     growth: dict[int, float] = {}
     for rank in memory.ranks:

@@ -59,18 +59,20 @@ def _nonfinite_share(steps: list[Step]) -> float:
 def _compare_ranks(window: Window, memory: RunMemory, into: Measures) -> None:
     """Loss, norms of weights and gradients: ranks are compared within one step, once all have reported it."""
     for s in window.steps:
-        left = None if s.optimizer_s is None else s.ts - s.optimizer_s  # when this rank left the collectives
-        values = tuple(math.nan if v is None else v for v in (s.loss, s.param_norm, s.grad_norm, left))
+        left_at = None if s.optimizer_s is None else s.ts - s.optimizer_s  # when this rank left the collectives
+        values = tuple(math.nan if v is None else v for v in (s.loss, s.param_norm, s.grad_norm, left_at))
         memory.step_values.setdefault(s.step, {})[s.rank] = values
     complete = [k for k, v in memory.step_values.items() if len(v) >= max(2, len(memory.ranks))]
-    rows = {name: [] for name in ("loss_ratio", "param_desync", "grad_desync", "finish")}  # type: dict[str, list[Vector]]
+    names = ("loss_ratio", "param_desync", "grad_desync", "finish")
+    rows: dict[str, list[Vector]] = {name: [] for name in names}
     for k in sorted(complete):
-        values = memory.step_values.pop(k)
-        table = np.array([values.get(r, (math.nan,) * 4) for r in memory.ranks])  # (n_ranks, 4)
+        by_rank = memory.step_values.pop(k)
+        table = np.array([by_rank.get(r, (math.nan,) * 4) for r in memory.ranks])  # (n_ranks, 4)
         rows["loss_ratio"].append(_log_ratio_to_median(table[:, 0]))
         rows["param_desync"].append(_desync(table[:, 1], PARAM_NOISE))
         rows["grad_desync"].append(_desync(table[:, 2], GRAD_NOISE))
-        rows["finish"].append(table[:, 3] - np.nanmedian(table[:, 3]) if np.isfinite(table[:, 3]).any() else table[:, 3])
+        left = table[:, 3]
+        rows["finish"].append(left - np.nanmedian(left) if np.isfinite(left).any() else left)
     for k in sorted(memory.step_values)[:-KEEP_STEPS]:
         del memory.step_values[k]
     for name, vectors in rows.items():
@@ -95,7 +97,8 @@ def _desync(values: Vector, noise: float) -> Vector:
     distance = np.abs(values - middle) / max(abs(middle), 1e-30)
     if finite.size == 2:
         distance = np.full(values.shape, np.nanmax(distance))  # two ranks: nobody can say which one is right
-    return np.log10(np.maximum(distance, noise) / noise)
+    decades: Vector = np.log10(np.maximum(distance, noise) / noise)
+    return decades
 
 
 def _progress(window: Window, memory: RunMemory, into: Measures) -> None:

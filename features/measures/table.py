@@ -22,9 +22,12 @@ class RunMemory(msgspec.Struct):
     last_step_end: dict[int, float] = {}  # rank -> end of its newest step
     last_step: dict[int, int] = {}  # rank -> its newest step number
     last_collective_end: float | None = None
+    dangling_since: float | None = None  # a collective that the records leave open
     last_use: dict[str, float] = {}  # tensor -> end of its newest collective
     uses: dict[str, int] = {}  # tensor -> collectives so far
     windows_seen: int = 0
+    settles_at: int = 0  # index of the first window after an uneven one of the warm-up
+    first_busy_window: int | None = None
     gone: dict[int, float] = {}  # rank -> since when its process is gone
     transfer_past: dict[int, list[float]] = {}  # log2 of bytes -> transfer times seen in healthy windows
     last_pause_end: dict[str, float] = {}  # "kind rank" -> end of its newest pause

@@ -20,6 +20,9 @@ TRANSFER_HISTORY = 256
 def measure_timeline(window: Window, memory: RunMemory, into: Measures) -> None:
     """Fill in everything that collectives and cycles tell about this window."""
     done = [c for c in window.collectives if c.end is not None and c.op != "join"]
+    for c in window.collectives:
+        if c.end is None and c.op != "join":
+            memory.dangling_since = c.ts if memory.dangling_since is None else min(c.ts, memory.dangling_since)
     waits = known(c.negotiate_s for c in done)
     into.run["negotiate"] = median(waits)
     into.run["negotiate_max"] = max(waits, default=math.nan)
