@@ -65,9 +65,7 @@ class LabelledRows:
     weights: Vector | None = None
 
 
-def train_classifier(
-    rows: LabelledRows, *, inverse_penalty: float = INVERSE_PENALTY, folds: int = FOLDS
-) -> FittedClassifier:
+def train_classifier(rows: LabelledRows, *, inverse_penalty: float = INVERSE_PENALTY, folds: int = FOLDS) -> FittedClassifier:
     """Fit on all incidents; fit the temperature on predictions for incidents of runs held out.
 
     There is no intercept: a row of zeros, no evidence, makes every cause as likely as any other, however often each

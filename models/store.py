@@ -54,9 +54,7 @@ def read_bundle(directory: Path | str, *, expected_id: str | None = None) -> Bun
         raise TamperedBundle(str(place / MANIFEST), expected=f"id {expected_id}", found=manifest.id, remedy=REMEDY)
     present = {entry.name for entry in place.iterdir()} - {MANIFEST}
     for name in sorted(present - set(manifest.files)):
-        raise TamperedBundle(
-            str(place / name), expected="only the files of the manifest", found="another one", remedy=REMEDY
-        )
+        raise TamperedBundle(str(place / name), expected="only the files of the manifest", found="another one", remedy=REMEDY)
     files = {name: _read_checked(place / name, manifest) for name in sorted(manifest.files)}
     return Bundle(manifest, files)
 
@@ -64,9 +62,7 @@ def read_bundle(directory: Path | str, *, expected_id: str | None = None) -> Bun
 def _read_manifest(path: Path) -> Manifest:
     if not path.is_file():
         kind = TamperedBundle if path.parent.is_dir() else BundleError
-        raise kind(
-            str(path), expected="the manifest of a bundle", found="no such file", remedy="name a bundle's directory"
-        )
+        raise kind(str(path), expected="the manifest of a bundle", found="no such file", remedy="name a bundle's directory")
     payload = path.read_bytes()
     try:
         manifest = Manifest.model_validate_json(payload)

@@ -80,9 +80,7 @@ def train_detectors(
     scales = {name: SurpriseScale.fit(raw[name]) for name in judges}
     combined = combine([scales[name].surprise(raw[name]) for name in judges])
     limit = Limit.fit(combined, rows.groups, rate=false_alarm_rate, blocks=rows.blocks)
-    return FittedDetectors(
-        tuple(rows.names), tuple(rows.units), scaler, fitted, scales, limit, heldout=combined, seed=seed
-    )
+    return FittedDetectors(tuple(rows.names), tuple(rows.units), scaler, fitted, scales, limit, heldout=combined, seed=seed)
 
 
 def one_thread() -> AbstractContextManager[object]:
@@ -95,9 +93,7 @@ def _fit(scaled: Matrix, seed: int, judges: Sequence[str]) -> dict[str, Detector
     return {name: DETECTORS[name](seed).fit(scaled) for name in judges}
 
 
-def _held_out_scores(
-    rows: HealthyRows, x: Matrix, *, seed: int, folds: int, judges: Sequence[str]
-) -> dict[str, Vector]:
+def _held_out_scores(rows: HealthyRows, x: Matrix, *, seed: int, folds: int, judges: Sequence[str]) -> dict[str, Vector]:
     """Each judge's score of every row, shape (n_rows,), by a fit that saw no row of the same run."""
     scores = {name: np.empty(len(x)) for name in judges}
     for learn, hold in held_out(rows.groups, folds):

@@ -70,8 +70,12 @@ def test_equal_scores_are_no_surprise_and_anything_above_them_is() -> None:
     assert above > 3.0
 
 
-def test_judges_are_heard_alike() -> None:
-    assert combine([[0.25, 4.0, 1.0], [0.75, 0.5, 2.0]]).tolist() == [0.5, 2.25, 1.5]
+def test_the_two_judges_that_are_most_surprised_count() -> None:
+    assert combine([[0.25, 4.0, 1.0], [0.75, 0.5, 2.0], [0.0, 1.0, 3.0]]).tolist() == [0.5, 2.5, 2.5]
+
+
+def test_a_single_judge_is_heard() -> None:
+    assert combine([[0.25, 4.0]]).tolist() == [0.25, 4.0]
 
 
 def test_tail_reads_the_same_in_both_directions() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from features.errors import MissingExtra
 from models.arrays import Matrix
-from models.detectors import DETECTORS, Detector
+from models.detectors import DETECTORS, Autoencoder, Detector
 from models.detectors.contract import required
 from models.graphs import judge_graph
 from models.scaling import CLIP, Scaler
@@ -139,9 +139,7 @@ def test_explanation_names_the_feature_that_is_off(name: str, served: dict[str, 
 
 
 @EVERY_JUDGE
-def test_a_row_scores_the_same_alone_and_in_any_batch(
-    name: str, served: dict[str, ServedJudge], healthy: Matrix
-) -> None:
+def test_a_row_scores_the_same_alone_and_in_any_batch(name: str, served: dict[str, ServedJudge], healthy: Matrix) -> None:
     rows = strange(healthy)
     whole = served[name].score(rows)
 
@@ -180,11 +178,16 @@ def test_autoencoder_sees_a_feature_leave_its_company(judges: dict[str, Detector
 
 
 def test_autoencoder_does_not_take_a_missing_source_for_a_fault(judges: dict[str, Detector], healthy: Matrix) -> None:
-    without = healthy.copy()
-    without[:, 7:11] = np.nan
+    """What is left of the row is told hardly less well; an autoencoder that never practised this does 15 % worse."""
+    without, left = healthy.copy(), [0, 1, 2, 3, 4, 6, 12, 13]
+    without[:, 7:12] = np.nan
+    autoencoder = judges["autoencoder"]
+    assert isinstance(autoencoder, Autoencoder)
 
-    usual = judges["autoencoder"].score(healthy)
-    assert np.median(judges["autoencoder"].score(without)) < np.quantile(usual, 0.75)
+    usual, now = (np.sqrt(np.mean(autoencoder.residuals(x)[:, left] ** 2)) for x in (healthy, without))
+
+    assert now < 1.11 * usual
+    assert np.median(autoencoder.score(without)) < np.median(autoencoder.score(healthy))
 
 
 def test_a_feature_that_often_spikes_in_healthy_rows_has_to_spike_higher() -> None:

@@ -66,3 +66,14 @@ def test_the_whole_forest_is_one_node_with_one_weight_per_leaf() -> None:
     leaves = sum(int(tree.tree_.n_leaves) for tree in forest.forest_.estimators_)
     assert len(attributes["target_weights"].floats) == leaves
     assert set(attributes["nodes_treeids"].ints) == set(range(20))
+
+
+def test_a_row_far_outside_is_stranger_than_the_outermost_healthy_row() -> None:
+    healthy = np.random.default_rng(3).normal(size=(400, 12))
+    outermost, far = np.zeros((1, 12)), np.zeros((1, 12))
+    outermost[0, :3] = healthy[:, :3].max(axis=0)
+    far[0, :3] = 12.0
+
+    forest = IsolationForest(seed=1).fit(healthy)
+
+    assert forest.score(far)[0] > forest.score(outermost)[0] + 0.02

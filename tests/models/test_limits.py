@@ -71,6 +71,14 @@ def test_with_little_data_no_held_out_run_alarms() -> None:
     assert limit.extrapolated
 
 
+def test_a_single_high_window_of_a_healthy_run_is_below_the_limit() -> None:
+    """The fitted tail alone would pass it off as chance."""
+    scores = np.random.default_rng(5).exponential(size=300)
+    scores[7] = 80.0
+
+    assert Limit.fit(scores, np.arange(300) // 100, rate=0.001).value >= 80.0
+
+
 def test_of_many_runs_one_that_is_not_healthy_after_all_hardly_moves_the_limit() -> None:
     random = np.random.default_rng(3)
     runs = FORGIVE_FROM + 3

@@ -11,7 +11,7 @@ import pytest
 from features.errors import BundleError, TamperedBundle
 from models import Bundle, read_bundle, write_bundle
 from models.arrays import Matrix
-from models.manifest import MANIFEST, Manifest
+from models.manifest import MANIFEST, Manifest, canonical_json
 
 FILES = ["autoencoder.onnx", "classifier.onnx", "extreme.onnx", "iforest.onnx", "manifest.json", "pca.onnx"]
 
@@ -80,6 +80,15 @@ def test_a_link_in_place_of_a_file_is_refused(place: Path, tmp_path: Path) -> No
 def test_a_manifest_that_says_the_same_in_other_bytes_is_refused(place: Path) -> None:
     content = json.loads((place / MANIFEST).read_text())
     (place / MANIFEST).write_text(json.dumps(content, indent=2))
+
+    with pytest.raises(TamperedBundle, match=r"manifest\.json"):
+        read_bundle(place)
+
+
+def test_a_limit_raised_by_hand_is_refused(place: Path) -> None:
+    content = json.loads((place / MANIFEST).read_text())
+    content["limit"]["value"] += 1.0
+    (place / MANIFEST).write_bytes(canonical_json(content) + b"\n")
 
     with pytest.raises(TamperedBundle, match=r"manifest\.json"):
         read_bundle(place)

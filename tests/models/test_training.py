@@ -36,9 +36,7 @@ def test_a_run_is_scored_by_judges_that_never_saw_it(simulation: Any) -> None:
     x[odd, 0] += 3.0
 
     apart = train_detectors(replace(rows, x=x), seed=0, false_alarm_rate=0.01, judges=FAST)
-    mixed = train_detectors(
-        replace(rows, x=x, groups=np.arange(len(x)) % 6), seed=0, false_alarm_rate=0.01, judges=FAST
-    )
+    mixed = train_detectors(replace(rows, x=x, groups=np.arange(len(x)) % 6), seed=0, false_alarm_rate=0.01, judges=FAST)
 
     assert np.median(apart.heldout[odd]) > np.median(mixed.heldout[odd]) + 0.2
     assert apart.limit.forgiven == "run-2"
