@@ -74,8 +74,7 @@ def _credible(surprise: Vector) -> Vector:
 
 
 def combine(surprises: ArrayLike) -> Vector:
-    """One surprise per row, shape (n_rows,), from those of the judges, shape (n_judges, n_rows): of the AGREEING
-    largest, the mean; of a single judge, its own."""
+    """One surprise per row, shape (n_rows,), from the judges' (n_judges, n_rows): the mean of the AGREEING largest."""
     ordered = np.sort(np.asarray(surprises, dtype=np.float64), axis=0)
     mean: Vector = ordered[-AGREEING:].mean(axis=0)
     return mean
