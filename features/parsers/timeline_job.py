@@ -99,6 +99,7 @@ class Job:
             self._operate(tensor, event)
         else:
             tensor.depth += 1
+            self._ledger.busy.add(tensor)
 
     def _negotiate(self, tensor: Tensor, event: Begin) -> None:
         self._forming = None
@@ -151,6 +152,8 @@ class Job:
                 self._forming = None
             if group.ended == len(group.members):
                 self._ledger.tell(group.members)
+        else:
+            self._ledger.busy.discard(tensor)
 
     def _size(self, args: bytes) -> int | None:
         try:

@@ -56,12 +56,15 @@ class Ledger:
 
     def emit(self, record: Record | None) -> None:
         """Give out a record, if there is one."""
-        if record is None:
-            return
-        if not self.absolute and not self._relative:
+        if record is not None:
+            self.emit_all([record])
+
+    def emit_all(self, records: list[Record]) -> None:
+        """Give out records in this order."""
+        if records and not self.absolute and not self._relative:
             self._relative = True
             self.note(RELATIVE, level="info")
-        self._out.append(record)
+        self._out += records
 
     def note(self, text: str, *, level: Level = "warning", place: str = "") -> None:
         """Say something about the file."""
@@ -73,6 +76,7 @@ class Ledger:
             self.note(SECOND_JOB)
             self.end_job()
         self.tensors.clear()
+        self.busy.clear()
         self.latest, self.epoch_us = -math.inf, epoch_us
         self.cycles = CycleMeter(self.file, epoch_us)
 

@@ -55,11 +55,10 @@ THIRD_BITS: Final = _words(2**40 - 1, 2**16 - 1, 2**40 - 1, ALL, 0, 0)
 FOURTH: Final = _words(0, 0, 0, _word(b"LE_START"), 0, 0)
 FOURTH_BITS: Final = _words(0, 0, 0, ALL, 0, 0)
 # What ends a record after its numbers: , "dur": 0 or , "s": "g" or , "args": (the brace not included).
+COMMA: Final = np.uint64(_word(b", "))
 LAST: Final = _words(0, 0, _word(b'"dur": 0'), _word(b'"s": "g"'), 0, 0, _word(b'"args": '))
-LAST_BITS: Final = _words(0, 0, ALL, ALL, 0, 0, ALL)
-COMMA: Final = _words(0, 0, _word(b", "), _word(b", "), 0, 0, _word(b", "))
-COMMA_BITS: Final = _words(0, 0, 2**16 - 1, 2**16 - 1, 0, 0, 2**16 - 1)
-CUT: Final = np.array([0, 0, SUFFIX, SUFFIX, 0, 0, SUFFIX])
+SUFFIXED: Final = LAST > 0
+NUMBERS: Final = np.array([0, 18, 0, 41, 0, 0, 18])  # length of {"ph": "E", "ts":_ and of a mark up to there
 U8, U16, U24, U29, U32, U40, U48, U56 = (np.uint64(n) for n in (8, 16, 24, 29, 32, 40, 48, 56))
 
 
@@ -127,28 +126,31 @@ def lex(text: bytes, vocabulary: Vocabulary) -> Columns | None:
 def _columns(text: bytes, data: npt.NDArray[np.uint8], starts: Ints, inner: Ints, vocabulary: Vocabulary) -> Columns:
     following, start = starts[1:], starts[:-1]
     close = following - 2 - (data[following - 1] == ord("\n"))
-    sound = (data[close] == ord("}")) & (data[close + 1] == ord(","))
     head = _gather(text, start, 4)
-    kind, right = _kinds(head)
-    told = (kind == END) & (inner > 0)
-    kind[told] = TOLD
-    marks, metas = kind == MARK, kind == META
-    end = np.where(told, inner, close)
+    kind, sound = _kinds(head)
+    kind[(kind == END) & (inner > 0)] = TOLD
+    end = close.copy()
+    told = np.flatnonzero(kind == TOLD)
+    end[told] = inner[told]
+    sound[told] &= data[close[told] - 1] == ord("}")
+    _strip(text, end, kind, sound)
     pid, ts, begin = _numbers(text, end, kind, sound)
-    before = _gather(text, begin - 24, 3)
-    right &= before[:, 2] == TS_KEY
-    spans = (kind == END) | (kind == TOLD)
-    right &= np.where(spans, begin == start + HEAD - 3, before[:, 1] >> U56 == ord('"'))
-    right &= ~told | (data[close - 1] == ord("}"))
+    sound &= (begin == start + NUMBERS[kind]) | (kind == BEGIN) | (kind == TICK)
+    at = np.flatnonzero(kind == MARK)
+    sound[at] &= _gather(text, begin[at] - 8, 1)[:, 0] == TS_KEY
     code = np.zeros(len(start), np.int64)
-    at = np.flatnonzero(kind == BEGIN)
-    keys = _keys(head[at], before[at], begin[at] - start[at])
+    at = np.flatnonzero((kind == BEGIN) | (kind == TICK))
+    before = _gather(text, begin[at] - 24, 3)
+    sound[at] &= (before[:, 2] == TS_KEY) & (before[:, 1] >> U56 == ord('"'))
+    spans = kind[at] == BEGIN
+    code[at[~spans]] = _ranks(before[~spans], (begin - start)[at[~spans]] - HEAD - TS)
+    at, before = at[spans], before[spans]
+    keys = _keys(head[at], before, begin[at] - start[at])
     code[at] = vocabulary.codes(keys, text, start[at] + HEAD, begin[at] - TS)
-    at = np.flatnonzero(kind == TICK)
-    code[at] = _ranks(before[at], begin[at] - TS - start[at] - HEAD)
-    sound &= (right & (code >= 0)) | metas
+    sound &= code >= 0
+    sound |= kind == META
+    sound &= (data[close] == ord("}")) & (data[close + 1] == ord(","))
     size = len(start) if sound.all() else int(np.argmin(sound))
-    pid[marks] = -1
     return Columns(*(column[:size] for column in (start, close + 1, kind, ts, pid, code, inner)))
 
 
@@ -162,18 +164,24 @@ def _kinds(head: Words) -> tuple[Ints, Flags]:
     return kind, right
 
 
+def _strip(text: bytes, end: Ints, kind: Ints, sound: Flags) -> None:
+    """Move the `end` of records in which something follows the numbers, and see that it is what has to."""
+    at = np.flatnonzero(SUFFIXED[kind])
+    words, kinds = _gather(text, end[at] - 16, 2), kind[at]
+    sound[at] &= (words[:, 1] == LAST[kinds]) & (words[:, 0] >> U48 == COMMA)
+    end[at] -= SUFFIX
+
+
 def _numbers(text: bytes, end: Ints, kind: Ints, sound: Flags) -> tuple[Ints, Ints, Ints]:
-    """Pid and ts, and where ts begins. What is not as it has to be is marked in `sound`."""
-    marks, metas = kind == MARK, kind == META
-    words = _gather(text, end - 16, 2)
-    right = words[:, 1] & LAST_BITS[kind] == LAST[kind]
-    right &= (words[:, 0] >> U48) & COMMA_BITS[kind] == COMMA[kind]
-    end = end - CUT[kind]
+    """Pid (-1 for none) and ts, and where ts begins. What is not as it has to be is marked in `sound`."""
+    marks = kind == MARK
     digits, pid = _digits(_gather(text, end - 8, 1)[:, 0])
-    right &= _plain(digits, pid) | marks
-    stop = np.where(marks, end, end - digits - PID)
+    stop = end - digits - PID
     after = _gather(text, stop, 2)
-    right &= marks | ((after[:, 0] == PID_KEY) & (after[:, 1] & np.uint64(0xFF) == ord(" ")))
+    right = _plain(digits, pid) & (after[:, 0] == PID_KEY) & (after[:, 1] & np.uint64(0xFF) == ord(" "))
+    sound &= right | marks
+    pid[marks] = -1
+    stop[marks] = end[marks]
     words = _gather(text, stop - 16, 2)
     digits, ts = _digits(words[:, 1])
     long = np.flatnonzero(digits == 8)
@@ -181,8 +189,7 @@ def _numbers(text: bytes, end: Ints, kind: Ints, sound: Flags) -> tuple[Ints, In
         more, upper = _digits(words[long, 0])
         digits[long] += more
         ts[long] += upper * TENS[8]
-    right &= _plain(digits, ts)
-    sound &= right | metas
+    sound &= _plain(digits, ts)
     return pid, ts, stop - digits
 
 

@@ -91,8 +91,8 @@ class Reader:
         cycles = self._ledger.cycles.extend(columns.ts[marks].tolist())
         at = marks.tolist()
         done += [(at[number], record) for number, record in cycles]
-        for _, record in sorted(done, key=itemgetter(0)):
-            self._ledger.emit(record)
+        done.sort(key=itemgetter(0))
+        self._ledger.emit_all([record for _, record in done])
         return base + int(columns.stop[events.size - 1])
 
     def _learn(self) -> None:
@@ -181,19 +181,22 @@ class Reader:
         pids = columns.pid[told.began_at[groups.first]].tolist()
         codes = columns.code[told.began_at[groups.first]].tolist()
         carriers = told.library[groups.first].tolist()
-        rows = zip(pids, codes, carriers, arrivals, *(column.tolist() for column in groups), strict=True)
+        times = ((epoch_us + column) / MICROS for column in (groups.begin, groups.end))
+        spans = (_seconds(column) for column in (groups.waited, groups.ran, groups.moved))
+        places = (column.tolist() for column in (groups.first, groups.fused, groups.told_at))
+        rows = zip(pids, codes, carriers, arrivals, *places, *(t.tolist() for t in times), *spans, strict=True)
         done: list[tuple[int, Record]] = []
-        for pid, code, library, arrival, first, fused, told_at, begin, waited, ran, moved, end in rows:
+        for pid, code, library, arrival, first, fused, told_at, begin, end, waited, ran, moved in rows:
             tensor = tensors[pid]
             mine = sizes[first : first + fused]
             record = Collective(
-                ts=(epoch_us + begin) / MICROS,
+                ts=begin,
                 tensor=tensor.name,
                 op=ops[code],
-                negotiate_s=waited / MICROS if waited >= 0 else None,
-                execute_s=ran / MICROS if ran >= 0 else None,
-                transfer_s=moved / MICROS if moved >= 0 else None,
-                end=(epoch_us + end) / MICROS,
+                negotiate_s=waited,
+                execute_s=ran,
+                transfer_s=moved,
+                end=end,
                 bytes=None if None in mine else sum(mine),  # type: ignore[arg-type]
                 transport=libraries[library] if library >= 0 else None,
                 fused=fused,
@@ -203,3 +206,11 @@ class Reader:
             done.append((told_at, record))
         ledger.told += len(done)
         return done
+
+
+def _seconds(micros: Ints) -> list[float | None]:
+    """Durations; a negative one is unknown."""
+    seconds: list[float | None] = (micros / MICROS).tolist()
+    for at in np.flatnonzero(micros < 0).tolist():
+        seconds[at] = None
+    return seconds
