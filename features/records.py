@@ -170,6 +170,24 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, tag="gpu"):
     source: str = ""
 
 
+class Net(msgspec.Struct, frozen=True, kw_only=True, tag="net"):
+    """One network device (and port) of one node over the `interval_s` before `ts`; rates are per second.
+
+    `errors`: counters that only faults or congestion move, by their own names (symbol_error, port_xmit_wait, ...), per second.
+    """
+
+    ts: float
+    node: str
+    device: str  # eth0, mlx5_1/1, ...
+    interval_s: float | None = None
+    rx_bytes_per_s: float | None = None
+    tx_bytes_per_s: float | None = None
+    drops_per_s: float | None = None
+    errors: dict[str, float] = {}
+    is_up: bool | None = None
+    source: str = ""
+
+
 class Log(msgspec.Struct, frozen=True, kw_only=True, tag="log"):
     """One recognised message. `event` is a name from EVENTS in features/events.py; `ranks` are those it speaks about.
 
@@ -186,4 +204,4 @@ class Log(msgspec.Struct, frozen=True, kw_only=True, tag="log"):
     source: str = ""
 
 
-Record = RunInfo | Step | Phase | Collective | Cycles | Host | Process | Gpu | Log
+Record = RunInfo | Step | Phase | Collective | Cycles | Host | Process | Gpu | Net | Log

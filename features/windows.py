@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from features.records import Collective, Cycles, Gpu, Host, Log, Phase, Process, Record, RunInfo, Step
+from features.records import Collective, Cycles, Gpu, Host, Log, Net, Phase, Process, Record, RunInfo, Step
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -41,6 +41,7 @@ class Window(msgspec.Struct, kw_only=True):
     hosts: list[Host] = []
     processes: list[Process] = []
     gpus: list[Gpu] = []
+    nets: list[Net] = []
     logs: list[Log] = []
 
     @property
@@ -62,6 +63,7 @@ _LISTS: dict[type, str] = {
     Host: "hosts",
     Process: "processes",
     Gpu: "gpus",
+    Net: "nets",
     Log: "logs",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from features.measures.table import Measures, RunMemory, known, mean, per_rank
 from features.records import Host, Process
 from features.windows import Window
 
-_MEANS = {
+_MEANS: dict[str, Callable[[Process], float | None]] = {
     "cpu": lambda p: p.cpu_cores,
     "sleeps": lambda p: p.switches_voluntary_per_s,
     "preempted": lambda p: p.switches_involuntary_per_s,
@@ -21,7 +22,7 @@ _MEANS = {
     "net_rx": lambda p: p.net_rx_bytes_per_s,
     "drops": lambda p: p.net_drops_per_s,
     "retransmits": lambda p: p.tcp_retransmits_per_s,
-}  # type: dict[str, Callable[[Process], float | None]]
+}
 STOPPED = frozenset({"stopped", "tracing-stop", "T", "t"})
 GONE = frozenset({"gone", "zombie", "dead", "Z", "X"})
 
