@@ -57,7 +57,7 @@ def _named_by_facts(n: CaseNumbers) -> list[Suspect]:
     first = roots[0]
     rest = [r for f in roots[1:] for r in f.ranks if f.name == first.name and f.ts - first.ts < 1.0]
     ranks = list(dict.fromkeys([*first.ranks, *rest]))
-    return [Suspect(r, 10.0 - i, first.text) for i, r in enumerate(ranks) if r in n.ranks]
+    return [Suspect(r, 10.0 / (1 + i), first.text) for i, r in enumerate(ranks)]
 
 
 def _by(n: CaseNumbers, weights: dict[str, tuple[float, float]]) -> list[Suspect]:

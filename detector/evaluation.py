@@ -1,4 +1,4 @@
-"""Measures detection on labelled runs: each is judged by a bundle trained on all the others, whole and without a source."""
+"""Measures detection on labelled runs: each is judged by a bundle that has learned from all the others."""
 
 from __future__ import annotations
 
@@ -84,6 +84,30 @@ def _judge(task: _Task) -> list[GradedRun]:
         if part is None or (kind is not None and label.seen_in and not set(label.seen_in) - {kind}):
             continue  # nothing that is left could show it
         out.append(GradedRun(task.run.name, label.fault, kind, grade(label, score_run(part, bundle, catalog))))
+    return out
+
+
+class FaultSummary(msgspec.Struct, frozen=True):
+    """Counts over the runs of one fault, all sources there."""
+
+    fault: str
+    runs: int
+    found: int
+    rank: int
+    category: int
+    cause: int
+    median_delay_s: float | None
+
+
+def by_fault(graded: Sequence[GradedRun]) -> list[FaultSummary]:
+    """One row per kind of fault, in order of name."""
+    out = []
+    for fault in sorted({g.fault for g in graded if g.grade.found is not None}):
+        rows = [g.grade for g in graded if g.fault == fault and g.without is None]
+        delays = [g.delay_s for g in rows if g.delay_s is not None]
+        counts = {name: sum(bool(getattr(g, name)) for g in rows) for name in ("found", "rank", "category", "cause")}
+        delay = statistics.median(delays) if delays else None
+        out.append(FaultSummary(fault=fault, runs=len(rows), median_delay_s=delay, **counts))
     return out
 
 

@@ -54,7 +54,7 @@ class CaseNumbers:
 
     def suspect(self, name: str, *, extreme: bool = False) -> float:
         """The value of the first suspect; NaN without one."""
-        if not self.suspects:
+        if not self.suspects or self.suspects[0] not in self.ranks:
             return math.nan
         return float(self.of(name, extreme=extreme)[self.ranks.index(self.suspects[0])])
 
@@ -217,7 +217,7 @@ def _at_first(n: CaseNumbers, name: str) -> float:
 def _grown(n: CaseNumbers) -> float:
     """Growth of the suspect's memory over the case beyond that of its peers, log2; 0 where unknown."""
     rss = [f.measures.per_rank["rss"] for f in n.case.frames if len(f.ranks) == len(n.ranks)]
-    if len(rss) < 2 or not n.suspects:
+    if len(rss) < 2 or not n.suspects or n.suspects[0] not in n.ranks:
         return 0.0
     growth = np.log2(rss[-1] / rss[0])
     mine = float(growth[n.ranks.index(n.suspects[0])])

@@ -12,7 +12,9 @@ from detector.commands.options import format_option, progress_bar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from detector.evaluation import GradedRun, Summary
+    from rich.table import Table
+
+    from detector.evaluation import FaultSummary, GradedRun, Summary
 
 
 @click.command()
@@ -29,7 +31,7 @@ def command(runs: tuple[Path, ...], form: str, seed: int, jobs: int, keep: Path 
     A fault counts as found when an incident above "info" starts within it (5 s early and 10 s late are allowed); rank and
     category are those of the first such incident. In healthy runs every incident above "info" is a false alarm.
     """
-    from detector.evaluation import evaluate, summaries
+    from detector.evaluation import by_fault, evaluate, summaries
     from detector.learning import gather
 
     found = gather(runs=runs)
@@ -45,12 +47,14 @@ def command(runs: tuple[Path, ...], form: str, seed: int, jobs: int, keep: Path 
         for row in graded:
             click.echo(msgspec.json.encode(row).decode())
     else:
-        click.echo(msgspec.json.format(msgspec.json.encode({"runs": graded, "summary": totals}), indent=2).decode())
+        document = {"runs": graded, "faults": by_fault(graded), "summary": totals}
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def _tables(graded: Sequence[GradedRun], totals: Sequence[Summary]) -> None:
     from rich.table import Table
 
+    from detector.evaluation import by_fault
     from detector.render import stdout_console
 
     console = stdout_console()
@@ -64,10 +68,23 @@ def _tables(graded: Sequence[GradedRun], totals: Sequence[Summary]) -> None:
         marks = [_mark(g.found), _mark(g.rank), _mark(g.category)]
         table.add_row(row.name, row.fault, *marks, delay, str(g.false_alarms or ""), g.said, sure)
     console.print(table)
+    console.print(_fault_table(by_fault(graded)))
     console.print(_summary_table(totals))
 
 
-def _summary_table(totals: Sequence[Summary]):  # type: ignore[no-untyped-def]  # rich is loaded late
+def _fault_table(faults: Sequence[FaultSummary]) -> Table:
+    from rich.table import Table
+
+    table = Table(title="by fault, all sources", title_justify="left")
+    for column in ("fault", "runs", "found", "rank", "category", "cause", "median delay s"):
+        table.add_column(column, justify="left" if column == "fault" else "right")
+    for f in faults:
+        delay = "-" if f.median_delay_s is None else f"{f.median_delay_s:.1f}"
+        table.add_row(f.fault, *(str(n) for n in (f.runs, f.found, f.rank, f.category, f.cause)), delay)
+    return table
+
+
+def _summary_table(totals: Sequence[Summary]) -> Table:
     from rich.table import Table
 
     table = Table(title="summary", title_justify="left")

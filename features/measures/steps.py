@@ -14,6 +14,8 @@ from features.windows import Window
 PHASES = ("data", "forward", "backward", "sync", "optimizer")
 KEEP_STEPS = 64
 """Steps kept open for comparison across ranks; ranks of a synchronous job are never further apart than one."""
+STEPS_FOR_LOSS = 4
+"""Steps in a window from which losses of ranks are compared: each sees other samples, one step says nothing."""
 PARAM_NOISE, GRAD_NOISE = 1e-6, 1e-4
 """Relative differences that printing and summation order alone produce."""
 
@@ -62,7 +64,8 @@ def _compare_ranks(window: Window, memory: RunMemory, into: Measures) -> None:
         left_at = None if s.optimizer_s is None else s.ts - s.optimizer_s  # when this rank left the collectives
         values = tuple(math.nan if v is None else v for v in (s.loss, s.param_norm, s.grad_norm, left_at))
         memory.step_values.setdefault(s.step, {})[s.rank] = values
-    complete = [k for k, v in memory.step_values.items() if len(v) >= max(2, len(memory.ranks))]
+    reporting = set(memory.last_step) | {s.rank for s in window.steps}  # a rank whose log is missing is not waited for
+    complete = [k for k, v in memory.step_values.items() if len(v) >= max(2, len(reporting))]
     names = ("loss_ratio", "param_desync", "grad_desync", "finish")
     rows: dict[str, list[Vector]] = {name: [] for name in names}
     for k in sorted(complete):
@@ -75,6 +78,8 @@ def _compare_ranks(window: Window, memory: RunMemory, into: Measures) -> None:
         rows["finish"].append(left - np.nanmedian(left) if np.isfinite(left).any() else left)
     for k in sorted(memory.step_values)[:-KEEP_STEPS]:
         del memory.step_values[k]
+    if len(complete) < STEPS_FOR_LOSS:
+        rows["loss_ratio"] = []
     for name, vectors in rows.items():
         into.per_rank[name] = np.median(vectors, axis=0) if vectors else np.full(len(memory.ranks), math.nan)
 

@@ -48,12 +48,11 @@ META_HEAD: Final = np.uint64(_word(b'{"name":'))
 LETTERS: Final = np.full(256, ODD)
 LETTERS[[ord(letter) for letter in "BEXi"]] = (BEGIN, END, TICK, MARK)
 NAMED: Final = _word(b'e": "')
-# What stands in the second to fourth word of a record of each kind, and which of its bits have to.
+# What stands in the second and third word of a record of each kind, and which of its bits have to.
 SECOND: Final = _words(*(_word(w) for w in (b'B", "nam', b'E", "ts"', b'X", "nam', b'i", "nam')), 0, 1)
 THIRD: Final = _words(NAMED, _word(b": "), NAMED, _word(b'e": "CYC'), 0, 0)
 THIRD_BITS: Final = _words(2**40 - 1, 2**16 - 1, 2**40 - 1, ALL, 0, 0)
-FOURTH: Final = _words(0, 0, 0, _word(b"LE_START"), 0, 0)
-FOURTH_BITS: Final = _words(0, 0, 0, ALL, 0, 0)
+MARK_FOURTH: Final = np.uint64(_word(b"LE_START"))
 # What ends a record after its numbers: , "dur": 0 or , "s": "g" or , "args": (the brace not included).
 COMMA: Final = np.uint64(_word(b", "))
 LAST: Final = _words(0, 0, _word(b'"dur": 0'), _word(b'"s": "g"'), 0, 0, _word(b'"args": '))
@@ -135,11 +134,12 @@ def _columns(text: bytes, data: npt.NDArray[np.uint8], starts: Ints, inner: Ints
     sound[told] &= data[close[told] - 1] == ord("}")
     _strip(text, end, kind, sound)
     pid, ts, begin = _numbers(text, end, kind, sound)
-    sound &= (begin == start + NUMBERS[kind]) | (kind == BEGIN) | (kind == TICK)
+    named = (kind == BEGIN) | (kind == TICK)
+    sound &= (begin == start + NUMBERS[kind]) | named
     at = np.flatnonzero(kind == MARK)
-    sound[at] &= _gather(text, begin[at] - 8, 1)[:, 0] == TS_KEY
+    sound[at] &= (head[at, 3] == MARK_FOURTH) & (_gather(text, begin[at] - 8, 1)[:, 0] == TS_KEY)
     code = np.zeros(len(start), np.int64)
-    at = np.flatnonzero((kind == BEGIN) | (kind == TICK))
+    at = np.flatnonzero(named)
     before = _gather(text, begin[at] - 24, 3)
     sound[at] &= (before[:, 2] == TS_KEY) & (before[:, 1] >> U56 == ord('"'))
     spans = kind[at] == BEGIN
@@ -159,7 +159,6 @@ def _kinds(head: Words) -> tuple[Ints, Flags]:
     kind = LETTERS[head[:, 1] & np.uint64(0xFF)]
     right = (head[:, 0] == PH) & (head[:, 1] == SECOND[kind])
     right &= head[:, 2] & THIRD_BITS[kind] == THIRD[kind]
-    right &= head[:, 3] & FOURTH_BITS[kind] == FOURTH[kind]
     kind[head[:, 0] == META_HEAD] = META
     return kind, right
 
@@ -186,9 +185,12 @@ def _numbers(text: bytes, end: Ints, kind: Ints, sound: Flags) -> tuple[Ints, In
     digits, ts = _digits(words[:, 1])
     long = np.flatnonzero(digits == 8)
     if len(long):
-        more, upper = _digits(words[long, 0])
+        upper = words[long, 0]
+        if (upper == upper[0]).all():  # the higher digits change every 100 seconds only
+            upper = upper[:1]
+        more, value = _digits(upper)
         digits[long] += more
-        ts[long] += upper * TENS[8]
+        ts[long] += value * TENS[8]
     sound &= _plain(digits, ts)
     return pid, ts, stop - digits
 
