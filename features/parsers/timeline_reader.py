@@ -37,7 +37,7 @@ from features.parsers.timeline_state import (
 )
 from features.records import Collective, Ready, Record
 
-MIN_RECORDS: Final = 64  # a leap over fewer is not worth its cost
+MIN_RECORDS = 64  # a leap over fewer is not worth its cost
 NOT_PLAIN: Final = 7  # a span that a leap does not understand
 _META: msgspec.json.Decoder[Meta] = msgspec.json.Decoder(Meta)
 
@@ -129,9 +129,7 @@ class Reader:
         names[meta.pid] = number, Tensor(meta.pid, name, named=True)
         return True
 
-    def _fresh(
-        self, columns: Columns, events: Stretch, names: dict[int, tuple[int, Tensor]]
-    ) -> dict[int, Tensor] | None:
+    def _fresh(self, columns: Columns, events: Stretch, names: dict[int, tuple[int, Tensor]]) -> dict[int, Tensor] | None:
         """The tensors named in the stretch; None if any begins before it has a name."""
         pids = columns.pid[events.where]
         first = np.flatnonzero(np.diff(pids, prepend=-1))

@@ -59,9 +59,7 @@ def training(steps: list[tuple[int, list[int], bool]]) -> bytes:
 
 def records_of(steps: list[tuple[int, list[int], bool]]) -> list[str]:
     """Its records."""
-    out = [
-        '{"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros":1700000000000000}}'
-    ]
+    out = ['{"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros":1700000000000000}}']
     out += [_event("M", pid, 0, "", 0) for pid in range(1, 13)]
     now = 0
     for delay, groups, ticked in steps:
@@ -174,9 +172,7 @@ def test_a_sound_timeline_tells_every_tensor_once(steps: list[tuple[int, list[in
 
 @settings(max_examples=40)
 @given(STEPS, st.lists(st.integers(0, 40), min_size=1, max_size=8))
-def test_a_growing_file_gives_what_the_finished_one_gives(
-    steps: list[tuple[int, list[int], bool]], jumps: list[int]
-) -> None:
+def test_a_growing_file_gives_what_the_finished_one_gives(steps: list[tuple[int, list[int], bool]], jumps: list[int]) -> None:
     data = training(steps)
     ends = [i + 1 for i in range(len(data) - 1) if data[i : i + 2] in (b"},", b"}]")]
     parser = TimelineParser("t.json", Notices())
@@ -263,9 +259,7 @@ def test_a_spoilt_timeline_reads_the_same_by_leaps(
 
 
 @given(STEPS, st.integers(0, 500), st.randoms(use_true_random=False))
-def test_entwined_threads_read_the_same_by_leaps(
-    steps: list[tuple[int, list[int], bool]], times: int, random: Any
-) -> None:
+def test_entwined_threads_read_the_same_by_leaps(steps: list[tuple[int, list[int], bool]], times: int, random: Any) -> None:
     out = records_of(steps)
     for _ in range(times):  # as long as each tensor keeps its own order, the file may well have been written so
         i = random.randrange(len(out) - 1)
