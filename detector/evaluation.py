@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import msgspec
+import pandas as pd
 
 from detector.catalog import load_catalog
 from detector.examples import SOURCES, RunExamples, without_source
@@ -28,23 +28,7 @@ class GradedRun(msgspec.Struct, frozen=True):
     grade: Grade
 
 
-class Summary(msgspec.Struct, frozen=True):
-    """Counts over all runs with one set of sources."""
-
-    without: str | None
-    faulty: int
-    found: int
-    rank: int
-    category: int
-    cause: int
-    median_delay_s: float | None
-    false_alarms_faulty: int
-    healthy: int
-    false_alarms_healthy: int
-    healthy_hours: float
-    extra: int
-
-
+QUESTIONS = ("found", "rank", "category", "cause")
 Progress = Callable[[str], None]
 
 
@@ -87,48 +71,40 @@ def _judge(task: _Task) -> list[GradedRun]:
     return out
 
 
-class FaultSummary(msgspec.Struct, frozen=True):
-    """Counts over the runs of one fault, all sources there."""
-
-    fault: str
-    runs: int
-    found: int
-    rank: int
-    category: int
-    cause: int
-    median_delay_s: float | None
+def graded_table(graded: Sequence[GradedRun]) -> pd.DataFrame:
+    """One row per run and set of sources; `without` is "" where nothing was left out, `found` is missing in healthy runs."""
+    rows = [{"run": g.name, "fault": g.fault, "without": g.without or "", **msgspec.structs.asdict(g.grade)} for g in graded]
+    table = pd.DataFrame(rows)
+    table["is_faulty"] = table["found"].notna()
+    for name in QUESTIONS:
+        table[name] = table[name].eq(True)
+    return table
 
 
-def by_fault(graded: Sequence[GradedRun]) -> list[FaultSummary]:
-    """One row per kind of fault, in order of name."""
-    out = []
-    for fault in sorted({g.fault for g in graded if g.grade.found is not None}):
-        rows = [g.grade for g in graded if g.fault == fault and g.without is None]
-        delays = [g.delay_s for g in rows if g.delay_s is not None]
-        counts = {name: sum(bool(getattr(g, name)) for g in rows) for name in ("found", "rank", "category", "cause")}
-        delay = statistics.median(delays) if delays else None
-        out.append(FaultSummary(fault=fault, runs=len(rows), median_delay_s=delay, **counts))
-    return out
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per set of sources: how many faulty runs were found, located and named, and how many alarms were false."""
+    order = [kind for kind in ("", *SOURCES) if kind in set(table["without"])]
+    faulty, healthy = table[table["is_faulty"]].groupby("without"), table[~table["is_faulty"]].groupby("without")
+    out = pd.DataFrame({"faulty": faulty.size(), "healthy": healthy.size()}).reindex(order).fillna(0).astype(int)
+    for name in QUESTIONS:
+        out[name] = faulty[name].sum().reindex(order, fill_value=0)
+    out["median_delay_s"] = faulty["delay_s"].median().astype(float).round(2)
+    out["false_alarms_faulty"] = faulty["false_alarms"].sum().reindex(order, fill_value=0)
+    out["false_alarms_healthy"] = healthy["false_alarms"].sum().reindex(order, fill_value=0)
+    out["healthy_hours"] = healthy["hours"].sum().reindex(order, fill_value=0.0).round(4)
+    out["extra"] = faulty["extra"].sum().reindex(order, fill_value=0)
+    out = out.rename_axis("without").reset_index()
+    return out.assign(without=out["without"].where(out["without"].ne(""), None))
 
 
-def summaries(graded: Sequence[GradedRun]) -> Iterator[Summary]:
-    """One summary for each set of sources."""
-    for kind in (None, *SOURCES):
-        rows = [g.grade for g in graded if g.without == kind]
-        faulty = [g for g in rows if g.found is not None]
-        healthy = [g for g in rows if g.found is None]
-        delays = [g.delay_s for g in faulty if g.delay_s is not None]
-        yield Summary(
-            without=kind,
-            faulty=len(faulty),
-            found=sum(bool(g.found) for g in faulty),
-            rank=sum(bool(g.rank) for g in faulty),
-            category=sum(bool(g.category) for g in faulty),
-            cause=sum(bool(g.cause) for g in faulty),
-            median_delay_s=statistics.median(delays) if delays else None,
-            false_alarms_faulty=sum(g.false_alarms for g in faulty),
-            healthy=len(healthy),
-            false_alarms_healthy=sum(g.false_alarms for g in healthy),
-            healthy_hours=sum(g.hours for g in healthy),
-            extra=sum(g.extra for g in faulty),
-        )
+def by_fault(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per kind of fault, with all sources there."""
+    rows = table[table["is_faulty"] & table["without"].eq("")].groupby("fault")
+    out = pd.DataFrame({"runs": rows.size(), **{name: rows[name].sum() for name in QUESTIONS}})
+    out["median_delay_s"] = rows["delay_s"].median().astype(float).round(2)
+    return out.reset_index()
+
+
+def records_of(table: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows as plain values, None where something is missing."""
+    return [{str(k): None if pd.isna(v) else v for k, v in row.items()} for row in table.astype(object).to_dict("records")]

@@ -13,8 +13,8 @@ from types import ModuleType
 import pytest
 
 OURS = ("detector", "features", "models", "streaming")
-LONGEST_FILE = 300
-"""Lines. A longer file does more than one thing."""
+LONGEST_FILE, LONGEST_TEST = 300, 600
+"""Lines. A longer file does more than one thing; a file of tests may list many ways in which one thing can go wrong."""
 WIDEST_FACE = 10
 """Names that a package exports. A reader can hold no more."""
 REFUSED_NAMES = {"base", "common", "helper", "helpers", "misc", "util", "utils"}
@@ -47,7 +47,8 @@ def touched(source: str) -> Iterator[tuple[str, str]]:
 
 def test_no_file_is_long(root: Path, tracked: list[Path]) -> None:
     sizes = {path: len((root / path).read_text().splitlines()) for path in tracked if path.suffix == ".py"}
-    assert {str(path): lines for path, lines in sizes.items() if lines > LONGEST_FILE} == {}
+    allowed = {path: LONGEST_TEST if path.parts[0] == "tests" else LONGEST_FILE for path in sizes}
+    assert {str(path): lines for path, lines in sizes.items() if lines > allowed[path]} == {}
 
 
 def test_names_say_what_is_inside(tracked: list[Path]) -> None:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from detector.evaluation import FaultSummary, GradedRun, Summary
+    from detector.evaluation import GradedRun
+
+    Row = dict[str, object]
 
 
 @click.command()
@@ -31,15 +33,15 @@ def command(runs: tuple[Path, ...], form: str, seed: int, jobs: int, keep: Path 
     A fault counts as found when an incident above "info" starts within it (5 s early and 10 s late are allowed); rank and
     category are those of the first such incident. In healthy runs every incident above "info" is a false alarm.
     """
-    from detector.evaluation import by_fault, evaluate, summaries
+    from detector.evaluation import by_fault, evaluate, graded_table, records_of, summary
     from detector.learning import gather
 
     found = gather(runs=runs)
     with progress_bar("judging", len(found)) as done:
         graded = evaluate(found, seed=seed, jobs=jobs, keep=keep, progress=done)
-    totals = list(summaries(graded))
+    table = graded_table(graded)
     if form == "table":
-        _tables(graded, totals)
+        _show(graded, records_of(by_fault(table)), records_of(summary(table)))
         return
     import msgspec
 
@@ -47,17 +49,27 @@ def command(runs: tuple[Path, ...], form: str, seed: int, jobs: int, keep: Path 
         for row in graded:
             click.echo(msgspec.json.encode(row).decode())
     else:
-        document = {"runs": graded, "faults": by_fault(graded), "summary": totals}
+        document = {"runs": graded, "faults": records_of(by_fault(table)), "summary": records_of(summary(table))}
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
-def _tables(graded: Sequence[GradedRun], totals: Sequence[Summary]) -> None:
-    from rich.table import Table
-
-    from detector.evaluation import by_fault
+def _show(graded: Sequence[GradedRun], faults: Sequence[Row], totals: Sequence[Row]) -> None:
     from detector.render import stdout_console
 
     console = stdout_console()
+    console.print(_run_table(graded))
+    heads = {"fault": "fault", **{n: n for n in ("runs", "found", "rank", "category", "cause")}}
+    console.print(_table("by fault, all sources", {**heads, "median_delay_s": "median delay s"}, faults))
+    heads = {n: n for n in ("faulty", "found", "rank", "category", "cause")} | {"median_delay_s": "median delay s"}
+    heads |= {"false_alarms_faulty": "false in faulty", "healthy": "healthy", "false_alarms_healthy": "false in healthy"}
+    named = [{**row, "without": row["without"] or "nothing"} for row in totals]
+    heads = {"without": "left out", **heads, "healthy_hours": "healthy hours", "extra": "extra"}
+    console.print(_table("summary, by what was left out", heads, named))
+
+
+def _run_table(graded: Sequence[GradedRun]) -> Table:
+    from rich.table import Table
+
     table = Table(title="each run by a bundle that has not seen it, all sources", title_justify="left")
     for column in ("run", "fault", "found", "rank", "category", "delay s", "false", "said", "sure"):
         table.add_column(column, justify="right" if column in ("delay s", "false", "sure") else "left")
@@ -67,43 +79,18 @@ def _tables(graded: Sequence[GradedRun], totals: Sequence[Summary]) -> None:
         delay = "" if g.delay_s is None else f"{g.delay_s:.1f}"
         marks = [_mark(g.found), _mark(g.rank), _mark(g.category)]
         table.add_row(row.name, row.fault, *marks, delay, str(g.false_alarms or ""), g.said, sure)
-    console.print(table)
-    console.print(_fault_table(by_fault(graded)))
-    console.print(_summary_table(totals))
-
-
-def _fault_table(faults: Sequence[FaultSummary]) -> Table:
-    from rich.table import Table
-
-    table = Table(title="by fault, all sources", title_justify="left")
-    for column in ("fault", "runs", "found", "rank", "category", "cause", "median delay s"):
-        table.add_column(column, justify="left" if column == "fault" else "right")
-    for f in faults:
-        delay = "-" if f.median_delay_s is None else f"{f.median_delay_s:.1f}"
-        table.add_row(f.fault, *(str(n) for n in (f.runs, f.found, f.rank, f.category, f.cause)), delay)
     return table
 
 
-def _summary_table(totals: Sequence[Summary]) -> Table:
+def _table(title: str, heads: dict[str, str], rows: Sequence[Row]) -> Table:
+    """A table of these columns; the first holds names."""
     from rich.table import Table
 
-    table = Table(title="summary", title_justify="left")
-    columns = ("left out", "faulty", "found", "rank", "category", "cause", "median delay s", "false (faulty runs)")
-    for column in (*columns, "false (healthy runs)", "per hour", "extra"):
-        table.add_column(column, justify="left" if column == "left out" else "right")
-    for s in totals:
-        share = [f"{v}/{s.faulty}" for v in (s.found, s.rank, s.category, s.cause)]
-        delay = "-" if s.median_delay_s is None else f"{s.median_delay_s:.1f}"
-        per_hour = f"{s.false_alarms_healthy / s.healthy_hours:.1f}" if s.healthy_hours else "-"
-        row = [
-            str(s.faulty),
-            *share,
-            delay,
-            str(s.false_alarms_faulty),
-            f"{s.false_alarms_healthy} in {s.healthy}",
-            per_hour,
-        ]
-        table.add_row(s.without or "nothing", *row, str(s.extra))
+    table = Table(title=title, title_justify="left")
+    for number, head in enumerate(heads.values()):
+        table.add_column(head, justify="left" if number == 0 else "right")
+    for row in rows:
+        table.add_row(*("-" if row[name] is None else str(row[name]) for name in heads))
     return table
 
 

@@ -1,6 +1,6 @@
 """How fast a Horovod timeline becomes records, next to json.loads and orjson.loads on the same bytes in the same run.
 
-python benchmarks/timeline_parse.py --mb 64
+python benchmarks/bench_timeline.py --mb 64
 """
 
 from __future__ import annotations
