@@ -12,6 +12,11 @@ RankwatchError
 └── MissingExtra        a feature needs an optional dependency that is not installed
 """
 
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
 
 class RankwatchError(Exception):
     """Base of all errors that are raised on purpose; the command line prints the message, not a traceback."""
@@ -22,6 +27,10 @@ class RankwatchError(Exception):
         """`place` is a file, line, option or address; the four parts make one readable message."""
         super().__init__(f"{place}: expected {expected}, found {found}\nhint: {remedy}")
         self.place, self.expected, self.found, self.remedy = place, expected, found, remedy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross process borders; an exception is otherwise made again from its message alone, which fails here."""
+        return partial(type(self), expected=self.expected, found=self.found, remedy=self.remedy), (self.place,)
 
 
 class InputError(RankwatchError):
