@@ -76,6 +76,8 @@ def read_label(run: Path) -> Label | None:
         return None
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(raw, dict):
+            raise TypeError(f"{type(raw).__name__} instead of an object")
         end, start = raw.get("end_time"), raw.get("start_time")
         return Label(
             fault=str(raw["fault"]),
