@@ -16,6 +16,7 @@ from detector.evidence import evidence_of
 from detector.facts import FactFinder
 from detector.labels import Label
 from detector.verdicts import HEALTHY, ChannelVerdict, Judge, WindowVerdict, walk
+from features.errors import InputError
 from features.extract import Extractor, FeatureFrame
 from features.records import Collective, Step
 from features.rhythm import window_length
@@ -127,6 +128,13 @@ def rows_of(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.str_], npt.NDArray[np.int64]]:
     """All healthy rows with the run and the window of each; the same window without a source is another window."""
     parts = [e for e in examples if len(e.rows)]
+    if not parts:
+        raise InputError(
+            "healthy training rows",
+            expected="runs with healthy windows after their warm-up",
+            found="none",
+            remedy="train on longer or more healthy runs; to evaluate takes two runs at least",
+        )
     x = np.concatenate([e.rows for e in parts])
     groups = np.concatenate([np.full(len(e.rows), e.name) for e in parts])
     blocks = np.concatenate([e.blocks * (len(SOURCES) + 1) + _variant(e) for e in parts])
