@@ -55,7 +55,7 @@ def _saved_reports(path: Path) -> list[Report] | None:
         except ValueError:
             raw = [json.loads(line) for line in text.splitlines() if line.strip()]
         return [Report.model_validate(item) for item in (raw if isinstance(raw, list) else [raw])]
-    except (ValueError, ValidationError, OSError):
+    except (ValueError, ValidationError, OSError, RecursionError):
         return None
 
 
