@@ -145,7 +145,7 @@ def onset(case: Case) -> float:
     if math.isnan(silent_s):
         silent_s = first.measures.run.get("since_collective", math.nan)
     if math.isfinite(silent_s) and math.isfinite(first.unit_s) and silent_s > 2 * first.unit_s:
-        return min(case.start, max(first.end - silent_s + first.unit_s, first.start - AFTERMATH_S))
+        return min(case.start, max(first.until - silent_s + first.unit_s, first.start - AFTERMATH_S))
     return case.start
 
 

@@ -36,6 +36,7 @@ class FeatureFrame(msgspec.Struct):
     index: int
     start: float
     end: float
+    until: float
     ranks: list[int]
     values: npt.NDArray[np.float64]
     measures: Measures
@@ -73,6 +74,7 @@ class Extractor:
             index=window.index,
             start=window.start,
             end=window.end,
+            until=window.until,
             ranks=now.ranks,
             values=values,
             measures=now,

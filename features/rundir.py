@@ -81,7 +81,13 @@ def merge_records(files: list[SourceFile]) -> list[Record]:
 
 
 def _candidates(path: Path) -> Iterator[Path]:
-    if not path.exists():
+    try:
+        is_there = path.exists()
+    except OSError as error:  # such as a name that is too long
+        raise UnreadableRun(
+            printable(path), expected="a run directory or a file", found=str(error.strerror), remedy="check the path"
+        ) from error
+    if not is_there:
         raise UnreadableRun(str(path), expected="a run directory or a file", found="nothing", remedy="check the path")
     if path.is_file():
         yield path

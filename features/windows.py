@@ -33,6 +33,7 @@ class Window(msgspec.Struct, kw_only=True):
     index: int  # start / length: windows of one run on any machine have the same numbers
     start: float
     end: float
+    until: float  # its end, or the end of the records where they stop within it: silence is counted to here
     info: list[RunInfo] = []
     steps: list[Step] = []
     phases: list[Phase] = []
@@ -109,7 +110,7 @@ class WindowCutter:
             if self._next not in self._open and self._gap_is_long(self._next):
                 self._next = min((i for i in self._open if i > self._next), default=stop)
                 continue
-            out.append(_window(self._next, self.length_s, self._open.pop(self._next, [])))
+            out.append(_window(self._next, self.length_s, self._newest, self._open.pop(self._next, [])))
             self._next += 1
         return out
 
@@ -118,9 +119,10 @@ class WindowCutter:
         return (following - index) * self.length_s > self.longest_gap_s
 
 
-def _window(index: int, length_s: float, records: list[Record]) -> Window:
+def _window(index: int, length_s: float, newest: float, records: list[Record]) -> Window:
     # Struct defaults that are empty lists are copied by msgspec for each instance.
-    window = Window(index=index, start=index * length_s, end=(index + 1) * length_s)
+    end = (index + 1) * length_s
+    window = Window(index=index, start=index * length_s, end=end, until=min(end, newest))
     for record in sorted(records, key=order_key):
         getattr(window, _LISTS[type(record)]).append(record)
     return window

@@ -116,7 +116,7 @@ def _progress(window: Window, memory: RunMemory, into: Measures) -> None:
     into.run["pause_share"] = _pauses(window, memory)
     if memory.last_step_end:
         newest = max(memory.last_step_end.values())
-        into.run["since_step"] = window.end - newest
+        into.run["since_step"] = window.until - newest
         behind = {r: newest - memory.last_step_end.get(r, newest) for r in memory.ranks}
         into.per_rank["behind"] = per_rank(memory.position(), behind)
 

@@ -35,7 +35,7 @@ def measure_timeline(window: Window, memory: RunMemory, into: Measures) -> None:
     if done:
         memory.last_collective_end = max(c.end for c in done if c.end is not None)
     if memory.last_collective_end is not None:
-        into.run["since_collective"] = window.end - memory.last_collective_end
+        into.run["since_collective"] = window.until - memory.last_collective_end
     _arrivals(done, memory, into)
 
 
