@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, cast
 
 import msgspec
 
@@ -62,17 +63,18 @@ def load_run(path: Path, progress: Progress = lambda _: None) -> RunData:
     Raises UnreadableRun where nothing in it can be used; whatever else is wrong becomes a counted notice.
     """
     notices = Notices()
-    root = path if path.is_dir() else path.parent
+    root = _root(path)
     files = [f for p in _candidates(path) if (f := _read(p, root, notices, progress)) is not None]
     if not files:
         raise UnreadableRun(
-            str(path),
+            printable(path),
             expected="a Horovod timeline, training or launcher logs, or telemetry",
             found=_what_is_there(path, notices),
             remedy="point at the directory a run wrote, or at one of its files; see docs/inputs.md for what is read",
         )
     align(files, notices)
-    return RunData(id=path.resolve().name, path=str(path), files=files, records=merge_records(files), notices=notices)
+    name = printable(Path(path.resolve().name))
+    return RunData(id=name, path=printable(path), files=files, records=merge_records(files), notices=notices)
 
 
 def merge_records(files: list[SourceFile]) -> list[Record]:
@@ -80,29 +82,45 @@ def merge_records(files: list[SourceFile]) -> list[Record]:
     return sorted(_without_repeats(files), key=order_key)
 
 
-def _candidates(path: Path) -> Iterator[Path]:
+def _root(path: Path) -> Path:
+    """The directory below which files are named. Raises UnreadableRun where there is nothing at `path`."""
     try:
-        is_there = path.exists()
-    except OSError as error:  # such as a name that is too long
+        return path if stat.S_ISDIR(path.stat().st_mode) else path.parent
+    except OSError as error:
+        found = "nothing" if isinstance(error, FileNotFoundError) else str(error.strerror)
         raise UnreadableRun(
-            printable(path), expected="a run directory or a file", found=str(error.strerror), remedy="check the path"
+            printable(path), expected="a run directory or a file", found=found, remedy="check the path"
         ) from error
-    if not is_there:
-        raise UnreadableRun(str(path), expected="a run directory or a file", found="nothing", remedy="check the path")
+
+
+def _candidates(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path
         return
     found = [
         p
         for p in path.rglob("*")
-        if p.is_file() and p.name not in NEVER_READ and len(p.relative_to(path).parts) <= DEEPEST + 1
+        if _is_file(p) and p.name not in NEVER_READ and len(p.relative_to(path).parts) <= DEEPEST + 1
         if not any(part.startswith(".") for part in p.relative_to(path).parts)
     ]
     yield from sorted(found, key=lambda p: p.relative_to(path).as_posix())
 
 
+def _is_file(path: Path) -> bool:
+    """A regular file, or what cannot be told (a link to nothing): opening that one fails, and says so in a notice."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
+
+
+def printable(path: Path) -> str:
+    """A path as text that can be written anywhere: names of files need not be UTF-8."""
+    return path.as_posix().encode("utf-8", "backslashreplace").decode()
+
+
 def _read(path: Path, root: Path, notices: Notices, progress: Progress) -> SourceFile | None:
-    name = path.relative_to(root).as_posix()
+    name = printable(path.relative_to(root))
     try:
         with _opened(path) as stream:
             return _parse(stream, name, notices, progress)
@@ -111,16 +129,16 @@ def _read(path: Path, root: Path, notices: Notices, progress: Progress) -> Sourc
         return None
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> io.BufferedIOBase:
     raw = path.open("rb")
     if raw.read(2) == GZIP_MAGIC:
         raw.close()
-        return cast("IO[bytes]", gzip.open(path, "rb"))
+        return gzip.open(path, "rb")
     raw.seek(0)
     return raw
 
 
-def _parse(stream: IO[bytes], name: str, notices: Notices, progress: Progress) -> SourceFile | None:
+def _parse(stream: io.BufferedIOBase, name: str, notices: Notices, progress: Progress) -> SourceFile | None:
     chunks = _chunks(stream, name, notices)
     head = next(chunks, b"")
     row = _recognise(head)
@@ -142,18 +160,22 @@ def _recognise(head: bytes) -> ParserRow | None:
     return next((row for row in PARSERS if head and row.sniff(head[:SNIFF_BYTES])), None)
 
 
-def _chunks(stream: IO[bytes], name: str, notices: Notices) -> Iterator[bytes]:
+def _chunks(stream: io.BufferedIOBase, name: str, notices: Notices) -> Iterator[bytes]:
     """Chunks until the end, or until a damaged archive gives no more."""
+    chunk = bytearray()
     while True:
         try:
-            chunk = stream.read(CHUNK_BYTES)
+            piece = stream.read1(CHUNK_BYTES)  # read() of a cut archive would keep back what it had before the cut
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             text = "compressed file is cut or damaged; what came before is used"
             notices.add("warning", f"{text} ({type(error).__name__})", file=name)
+            piece = b""
+        chunk += piece
+        if chunk and (not piece or len(chunk) >= CHUNK_BYTES):
+            yield bytes(chunk)
+            chunk.clear()
+        if not piece:
             return
-        if not chunk:
-            return
-        yield chunk
 
 
 def _what_is_there(path: Path, notices: Notices) -> str:
