@@ -33,7 +33,8 @@ def table(value: Any) -> dict[str, Any]:
 def scaled(value: Any, factor: float) -> float | None:
     """`value` in another unit; rounded to a whole, since the factor only undoes the writer's division."""
     plain = number(value)
-    return None if plain is None else float(round(plain * factor))
+    product = None if plain is None else number(plain * factor)
+    return None if product is None else float(round(product))
 
 
 def whole(value: Any) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -59,6 +58,7 @@ NAMES: dict[str, str] = {
     for name in names.split()
 }
 EVIDENCE = frozenset(NAMES.values()) - {"step", "epoch", "batch", "rss_bytes"}  # one of these makes a line a step
+LARGEST_COUNT = 2.0**53  # beyond it a float does not hold every whole number; records on the wire have 64 bits
 _COUNTS = frozenset({"step", "epoch", "batch"})
 _UNITS = {"ms": 1e-3, "us": 1e-6, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "min": 60.0}
 _SUFFIX = re.compile(r"(.+?)_?\(?(ms|us|s|sec|seconds)\)?")
@@ -75,9 +75,7 @@ _PAIR = re.compile(
     r"([-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|NaN|NAN|inf|Inf|Infinity))"
     r"(?: ?(ms|us|secs?|s|min)\b)?(?![\w:])"
 )
-_SPACED = re.compile(
-    r"\b(epoch|(?:train )?loss|grad[_ ]norm|step[_ ]time) ([-+]?\d[\d.eE+-]*|nan|NaN|inf)(?=[\s,;|)]|$)"
-)
+_SPACED = re.compile(r"\b(epoch|(?:train )?loss|grad[_ ]norm|step[_ ]time) ([-+]?\d[\d.eE+-]*|nan|NaN|inf)(?=[\s,;|)]|$)")
 _BRACKETED = re.compile(r"\[?\b(?:[Ss]tep|[Ii]ter(?:ation)?)s?[ #:]{1,3}(\d[\d,]*)")
 _decode = msgspec.json.Decoder().decode
 
@@ -94,7 +92,7 @@ def number(text: Any) -> float | None:
 
 def count(value: float | None) -> int | None:
     """`value` as a whole number that is not negative, else None."""
-    if value is None or not math.isfinite(value) or value < 0:
+    if value is None or not 0 <= value <= LARGEST_COUNT:
         return None
     return int(value)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec.structs import replace
 
 from features.records import Log, Phase, RunInfo, Step
@@ -48,7 +50,10 @@ class Timekeeper:
         before_step, before = self._ends.get(rank, (step - 1, floor))
         each = duration if duration is not None else STEP_S if self.now is None else 0.0
         first = rank not in self._ends and self.now is not None
-        ts = floor if first else max(floor, before + each * max(1, step - before_step))
+        ts = before + each * max(1, step - before_step)
+        if first or not math.isfinite(ts):  # a line may claim any duration, even one that no clock can hold
+            ts = floor
+        ts = max(floor, ts)
         if self.now is None:
             self._virtual = max(self._virtual, ts)
         return ts
