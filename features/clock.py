@@ -63,8 +63,9 @@ def _mend_jumps(f: SourceFile, notices: Notices) -> None:
     moved: dict[int, float] = defaultdict(float)
     newest: dict[int, Step] = {}
     out: list[Record] = []
+    whose = _writer(f)
     for record in f.records:
-        rank = getattr(record, "rank", None)
+        rank = _clock_of(record, whose)
         if isinstance(record, Step):
             rank = record.rank
             before = newest.get(rank)
@@ -81,6 +82,18 @@ def _mend_jumps(f: SourceFile, notices: Notices) -> None:
             by = moved.get(rank, 0.0) if rank is not None else 0.0
             out.append(shift(record, by) if by else record)
     f.records = out
+
+
+def _writer(f: SourceFile) -> int | None:
+    """The rank whose log this is; None for one of several ranks."""
+    ranks = {r.rank for r in f.records if isinstance(r, Step)}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _clock_of(record: Record, writer: int | None) -> int | None:
+    """The rank by whose clock a record was written: its own, or else that of the log's only rank."""
+    rank: int | None = getattr(record, "rank", None)
+    return writer if rank is None else rank
 
 
 def _ends_by_rank(files: list[SourceFile]) -> dict[int, dict[int, float]]:
@@ -106,8 +119,9 @@ def _align_ranks(logs: list[SourceFile], notices: Notices) -> None:
             offset = float(np.median(differences))
             if abs(offset) > RANK_SKEW_S and float(np.median(np.abs(differences - offset))) < abs(offset) / 4:
                 offsets[rank] = offset
-    for f in logs:
-        f.records = [shift(r, -offsets.get(getattr(r, "rank", None), 0.0)) for r in f.records] if offsets else f.records
+    for f in logs if offsets else []:
+        whose = _writer(f)
+        f.records = [shift(r, -offsets.get(_clock_of(r, whose), 0.0)) for r in f.records]
     for rank, offset in sorted((r, o) for r, o in offsets.items() if r is not None):
         text = f"clock of rank {rank} is {offset:+.3f} s from that of rank {min(ends)}: times corrected"
         notices.add("warning", text, file="logs")
@@ -172,9 +186,7 @@ def _place_roughly(f: SourceFile, files: list[SourceFile], notices: Notices) -> 
     own = [r.ts for r in f.records if r.ts is not None]
     if others and own:
         _shift_all(f, min(others) - min(own))
-        notices.add(
-            "warning", "no absolute clock and no steps to match: laid at the start of the other sources", file=f.name
-        )
+        notices.add("warning", "no absolute clock and no steps to match: laid at the start of the other sources", file=f.name)
     else:
         notices.add("info", "no absolute clock: times count from an unknown start", file=f.name)
 
@@ -188,6 +200,4 @@ def _align_telemetry(f: SourceFile, files: list[SourceFile], notices: Notices) -
     by = min(logs) - min(own)
     if math.isfinite(by):
         _shift_all(f, by)
-        notices.add(
-            "warning", f"clock does not overlap the logs': {by:+.1f} s added, uncertain by seconds", file=f.name
-        )
+        notices.add("warning", f"clock does not overlap the logs': {by:+.1f} s added, uncertain by seconds", file=f.name)
