@@ -43,6 +43,15 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. A reader that has gone (a pager, `head`) is not our failure; click itself would exit with 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Python would complain again at exit without this.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FINE
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands from the table alone."""
         with formatter.section("Commands"):
@@ -72,7 +81,6 @@ def main(args: list[str] | None = None) -> None:
     except RankwatchError as error:
         click.echo(f"rankwatch: {error}", err=True)
         sys.exit(USAGE if isinstance(error, (SettingsError, MissingExtra)) else FAILED)
-    except BrokenPipeError:
-        # The reader has gone (a pager, `head`): not our failure. Python would complain again at exit without this.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FINE)
+    except OSError as error:  # a full disk, a place that may not be written
+        click.echo(f"rankwatch: {error}", err=True)
+        sys.exit(FAILED)

@@ -18,12 +18,18 @@ WIDEST = 120
 EVIDENCE_SHOWN, FIXES_SHOWN = 6, 3
 
 
+class _Stdout(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command line decide what a reader that has gone means; rich would exit with 1."""
+        raise
+
+
 def stdout_console() -> Console:
     """A console on stdout that wraps at a readable width, and at 120 where nobody watches."""
     console = Console(highlight=False, soft_wrap=False)
     if not console.is_terminal:
-        return Console(highlight=False, width=WIDEST, no_color=True)
-    return Console(highlight=False, width=min(console.width, WIDEST))
+        return _Stdout(highlight=False, width=WIDEST, no_color=True)
+    return _Stdout(highlight=False, width=min(console.width, WIDEST))
 
 
 def render_report(report: Report, console: Console) -> None:
