@@ -56,8 +56,9 @@ def score(
     `bundle` is a model bundle's directory (default: the shipped one); `unseen` a directory of bundles, of which the one is
     used that has not learned from this run. Raises RankwatchError for what cannot be read.
     """
+    settings = read_settings()
     run = load_run(Path(path), progress)
-    chosen = choose_unseen(unseen, run) if unseen is not None else choose_bundle(bundle, read_settings())
+    chosen = choose_unseen(unseen, run) if unseen is not None else choose_bundle(bundle, settings)
     report = score_run(run, chosen, load_catalog())
     known = sorted(f.name for f in run.files if f.sha256 in learned_files(chosen))
     if not known:

@@ -8,7 +8,7 @@ import click
 
 from detector.cli import ANOMALIES, FAILED, FINE
 from detector.commands.options import bundle_option, format_option, progress_bar, write_reports
-from features.errors import BundleError, RankwatchError
+from features.errors import InputError
 
 
 @click.command()
@@ -35,9 +35,7 @@ def command(runs: tuple[Path, ...], form: str, bundle: Path | None, unseen_bundl
         for path in runs:
             try:
                 reports.append(score(path, bundle=bundle, unseen=unseen_bundle))
-            except BundleError:
-                raise
-            except RankwatchError as error:  # one bad run must not take the others' results away
+            except InputError as error:  # one bad run must not take the others' results away
                 click.echo(f"rankwatch: {error}", err=True)
                 failed = True
             done(path.name)
