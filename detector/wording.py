@@ -95,7 +95,12 @@ def _amount(value: float, feature: Feature, unit_s: float) -> str:
     if feature.unit == "log2 ratio":
         return f"{2.0**value:.3g} times"
     if feature.unit == "log2 steps" and math.isfinite(unit_s):
-        return f"{2.0 ** (value + 1):.0f} usual steps"
+        at_zero = 1.0 if feature.name == "silence_vs_peers" else 2.0  # silence of all begins with the second missing step
+        return f"{at_zero * 2.0**value:.0f} usual steps"
+    if feature.unit == "log2(1+rate)":
+        return f"{2.0**value - 1.0:.3g} per second"
+    if feature.unit == "log10 ratio":
+        return f"{10.0**value:.3g} times"
     if feature.unit == "ratio":
         return f"{value:.1%}"
     return f"{value:+.2f} {feature.unit}"
