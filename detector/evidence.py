@@ -231,6 +231,7 @@ def _rhythm(n: CaseNumbers) -> dict[str, float]:
     share = _or(n.top("pause_share", extreme=True), 0.0)
     return {
         "no_progress": rise(silence - 1.0, 2.0),
+        "progress_continues": _progress_share(n),
         "whole_run": 1.0 if _is_early(n) else 0.0,
         "at_checkpoint": 1.0 if "checkpoint" in pauses and share > PAUSE_SHARE else 0.0,
         "checkpoint_long": rise(share, 0.15) if "checkpoint" in pauses else 0.0,
@@ -238,6 +239,16 @@ def _rhythm(n: CaseNumbers) -> dict[str, float]:
         "periodic": 1.0 if n.case.recurs else 0.0,
         "progress_ended": 1.0 if n.case.is_open and silence > 2.0 and not n.memory.is_over() else 0.0,
     }
+
+
+def _progress_share(n: CaseNumbers) -> float:
+    """Share of the unusual windows in which steps, or without a log collectives, still ended; 0 where nobody tells."""
+    moving = [
+        f.first_step is not None if n.memory.last_step else math.isfinite(f.measures.run.get("negotiate", math.nan))
+        for f in n.case.frames
+    ]
+    known = bool(n.memory.last_step or n.memory.uses)
+    return sum(moving) / len(moving) if moving and known else 0.0
 
 
 PAUSE_SHARE = 0.05
