@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+
 import msgspec
 
 from detector.facts import Fact
@@ -91,8 +93,8 @@ class CaseTracker:
             case = Case(channel=fact.channel)
             self._adopt_recent(case)
             self.cases.append(case)
-        if case is not None:
-            case.facts.append(fact)
+        if case is not None:  # in order of time: that a process is gone is only known a while after
+            bisect.insort(case.facts, fact, key=lambda f: f.ts)
 
     def _adopt_recent(self, case: Case) -> None:
         """Unusual windows just before a fact belong to it, though the gate had not opened yet."""

@@ -83,6 +83,7 @@ def _examples(name: str, run: RunData, label: Label, without: str | None) -> Run
             blocks += [window.index] * len(frame.ranks)
     evidence = None
     if not label.is_healthy and (case.frames or case.facts):
+        case.facts.sort(key=lambda f: f.ts)  # as CaseTracker keeps them
         case.is_open = not math.isfinite(label.end)
         numbers, _ = numbers_of(case, extractor.memory)
         evidence = evidence_of(numbers)
