@@ -129,6 +129,7 @@ class FactFinder:
 
     def _gone(self, window: Window, memory: RunMemory) -> Iterator[Fact]:
         """A process that is gone while others of the job live on."""
+        self._told_gone &= set(memory.gone)  # a rank that was restarted may die again
         alive = {p.rank: p.ts for p in window.processes if p.status is not None and p.status not in GONE}
         for rank, since in sorted(memory.gone.items()):
             if rank in self._told_gone or rank in memory.finished:
