@@ -108,7 +108,10 @@ class WindowCutter:
         out = []
         while self._next < stop:
             if self._next not in self._open and self._gap_is_long(self._next):
-                self._next = min((i for i in self._open if i > self._next), default=stop)
+                following = min(i for i in self._open if i > self._next)
+                if following >= stop:
+                    break  # what lies in the gap may still come: it is left once the watermark has passed it
+                self._next = following
                 continue
             out.append(_window(self._next, self.length_s, self._newest, self._open.pop(self._next, [])))
             self._next += 1
