@@ -33,8 +33,10 @@ def write_reports(reports: Sequence[Report], form: str) -> None:
         from detector.render import render_report, stdout_console
 
         console = stdout_console()
-        for report in reports:
-            render_report(report, console)
+        with console.capture() as captured:
+            for report in reports:
+                render_report(report, console)
+        click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))  # rich pads lines with blanks
     elif form == "jsonl":
         for report in reports:
             click.echo(report.to_json(indent=None))
