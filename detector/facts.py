@@ -26,6 +26,7 @@ EVIDENCE_OF_EVENT: dict[str, tuple[str, Channel]] = {
     "host_lost": ("node_silent", "pace"),
     "unknown_setting": ("setting_unknown", "pace"),
     "exception": ("log_exception", "pace"),
+    "cuda_error": ("log_exception", "pace"),
     "process_exit": ("log_exit_other", "pace"),
     "process_killed": ("log_exit_killed", "pace"),
     "process_crashed": ("log_exit_other", "pace"),
