@@ -98,10 +98,11 @@ def _desync(values: Vector, noise: float) -> Vector:
     finite = values[np.isfinite(values)]
     if finite.size < 2:
         return np.full(values.shape, math.nan)
-    middle = np.median(finite) if finite.size > 2 else finite[0]
+    middle = np.median(finite)
     distance = np.abs(values - middle) / max(abs(middle), 1e-30)
-    if finite.size == 2:
-        distance = np.full(values.shape, np.nanmax(distance))  # two ranks: nobody can say which one is right
+    if finite.size == 2:  # nobody can say which one is right
+        apart = abs(finite[0] - finite[1]) / max(abs(finite[0]), abs(finite[1]), 1e-30)
+        distance = np.where(np.isfinite(values), apart, distance)
     decades: Vector = np.log10(np.maximum(distance, noise) / noise)
     return decades
 
@@ -117,7 +118,7 @@ def _progress(window: Window, memory: RunMemory, into: Measures) -> None:
     if memory.last_step_end:
         newest = max(memory.last_step_end.values())
         into.run["since_step"] = window.until - newest
-        behind = {r: newest - memory.last_step_end.get(r, newest) for r in memory.ranks}
+        behind = {rank: newest - end for rank, end in memory.last_step_end.items()}
         into.per_rank["behind"] = per_rank(memory.position(), behind)
 
 
