@@ -115,6 +115,9 @@ def _progress(window: Window, memory: RunMemory, into: Measures) -> None:
         if memory.first_step_end is None:
             memory.first_step_end = s.ts
     into.run["pause_share"] = _pauses(window, memory)
+    for rank, end in memory.last_step_end.items():
+        if end > memory.finished.get(rank, math.inf):
+            del memory.finished[rank]  # some scripts join, or tell of an end, once an epoch
     if memory.last_step_end:
         newest = max(memory.last_step_end.values())
         into.run["since_step"] = window.until - newest
