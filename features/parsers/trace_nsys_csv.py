@@ -22,7 +22,8 @@ NO_CLOCK: Final = "no absolute clock: times count from the start of the report"
 DAMAGED: Final = "a row that does not fit its header was left out"
 
 _HEADER: Final = re.compile(
-    rb'^"?(?:Time ?\(%\)"?,"?Total Time ?\(\w+\)"?,"?(?:Instances|Num Calls|Count|Operations)"?,|Start ?\(\w+\)"?,"?(?:Duration|End) ?\(\w+\)"?,)',
+    rb'^"?(?:Time ?\(%\)"?,"?Total Time ?\(\w+\)"?,"?(?:Instances|Num Calls|Count|Operations)"?,'
+    rb'|Start ?\(\w+\)"?,"?(?:Duration|End) ?\(\w+\)"?,)',
     re.MULTILINE,
 )
 _CELL: Final = re.compile(r"([^()]*?)\s*(?:\(([^)]*)\))?$")
@@ -57,7 +58,7 @@ class Header(NamedTuple):
 class Sum(NamedTuple):
     """Time that a kind of kernel took in all."""
 
-    count: int = 0
+    times: int = 0
     total_us: float = 0.0
     longest_us: float = 0.0
 
@@ -151,9 +152,15 @@ class NsysTable:
         is_step, step = self._steps[text]
         if is_step:
             trace.add_step(len(trace.steps) if step is None else step, *span)
-        elif (phase := self._phases[text]) is not None:
+            return
+        phase = self._phases[text]
+        if phase is not None:
             trace.phases[phase].add(*span)
-        elif (message := self._asked[text.rpartition(":")[2] if ":nccl" not in text else text]) is not None:
+            return
+        message = self._asked[text]
+        if message is None:  # in a domain of its own: "NCCL:ncclAllReduce"
+            message = self._asked[text.partition(":")[2]]
+        if message is not None:
             trace.add_ask(thread, *span, message)
 
     def _sum(self, row: list[str], header: Header, name: str) -> bool:
@@ -167,7 +174,7 @@ class NsysTable:
         for key in {"", _kind(message)}:
             before = self._sums.get(key, Sum())
             peak = max(before.longest_us, longest if longest is not None else 0.0)
-            self._sums[key] = Sum(before.count + int(count), before.total_us + total, peak)
+            self._sums[key] = Sum(before.times + int(count), before.total_us + total, peak)
         return True
 
     def _tell_sums(self) -> None:
@@ -175,9 +182,9 @@ class NsysTable:
         if not self._sums or everything.total_us <= 0:
             return
         parts = ", ".join(
-            f"{kind} {s.count} times {s.total_us / s.count / 1e3:.2f} ms (at most {s.longest_us / 1e3:.2f} ms)"
+            f"{kind} {s.times} times {s.total_us / s.times / 1e3:.2f} ms (at most {s.longest_us / 1e3:.2f} ms)"
             for kind, s in sorted(self._sums.items(), key=lambda item: -item[1].total_us)
-            if s.count > 0
+            if s.times > 0
         )
         share = sum(s.total_us for s in self._sums.values()) / everything.total_us
         self._notices.add("info", f"collectives took {share:.0%} of the time of all kernels: {parts}", file=self._file)
