@@ -21,6 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Say what went wrong in archived runs, since when, on which rank, and what to do.",
     ),
     "explain": ("detector.commands.explain", "Show everything known of one incident, or of one cause of the catalog."),
+    "align": (
+        "detector.commands.align",
+        "Merge timeline, logs and telemetry of a run into one trace for Perfetto or chrome://tracing.",
+    ),
     "train": ("detector.commands.train", "Train a model bundle from healthy and labelled runs."),
     "evaluate": (
         "detector.commands.evaluate",
