@@ -97,6 +97,9 @@ _UNIT = re.compile(r"[\[(]\s*([^\])]*?)\s*[\])]\s*$")
 _NUMBERED = re.compile(r"^(?:nvidia_)?gpus?[ _.\[-]?(\d{1,3})\]?[ _.:/-]+(?=\w)")
 
 
+LONGEST_NAME = 120  # characters
+
+
 def words_of(header: str) -> list[str]:
     """The words of a column's name."""
     return [word for word in re.split(r"[^a-z0-9%]+", header.lower()) if word]
@@ -111,6 +114,8 @@ def column_of(header: str) -> Column | None:
     >>> column_of("mem"), column_of("utilization.memory [%]")
     (None, None)
     """
+    if len(header) > LONGEST_NAME:
+        return None
     text = header.strip().strip('"').lstrip("\ufeff#").strip()
     unit_match = _UNIT.search(text)
     unit = unit_named(unit_match[1]) if unit_match else None
