@@ -74,9 +74,10 @@ def _hosts(hosts: list[Host], memory: RunMemory, into: Measures) -> None:
     by_node: dict[str, list[Host]] = defaultdict(list)
     for h in hosts:
         by_node[h.node].append(h)
+    memory.hosts += [node for node in by_node if node not in memory.hosts]
     columns: dict[str, dict[int, float]] = defaultdict(dict)
     for node, samples in by_node.items():
-        ranks = [r for r in memory.ranks if memory.nodes.get(r) == node] if len(by_node) > 1 else memory.ranks
+        ranks = [r for r in memory.ranks if memory.nodes.get(r) == node] if len(memory.hosts) > 1 else memory.ranks
         for name, value in _host_values(samples, ranks, into, memory).items():
             columns[name].update(dict.fromkeys(ranks, value))
     for name, values in columns.items():

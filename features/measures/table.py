@@ -19,6 +19,7 @@ class RunMemory(msgspec.Struct):
     world_size: int | None = None
     nodes: dict[int, str] = {}
     settings: dict[str, str] = {}
+    hosts: list[str] = []  # nodes that were sampled, in the order in which they were first seen
     last_step_end: dict[int, float] = {}  # rank -> end of its newest step
     last_step: dict[int, int] = {}  # rank -> its newest step number
     last_collective_end: float | None = None
