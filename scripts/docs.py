@@ -149,7 +149,7 @@ def example_part() -> str:
 
 def demo_part() -> str:
     """The demo's output, shortened."""
-    return f"```console\n$ make demo\n{excerpt(run_cli('demo'))}\n```"
+    return f"```text\n{excerpt(run_cli('demo'))}\n```"
 
 
 def excerpt(output: str) -> str:
