@@ -101,7 +101,8 @@ def _host_values(samples: list[Host], ranks: list[int], into: Measures, memory: 
     own = into.per_rank["cpu"][rows]
     if cpus is not None and rows and not np.isnan(own).all():
         workers = np.nansum(into.per_rank["workers_cpu"][rows])
-        values["foreign_cpu"] = max(0.0, values["host_cpu"] - (np.nansum(own) + workers) / cpus)
+        foreign = values["host_cpu"] - (np.nansum(own) + workers) / cpus
+        values["foreign_cpu"] = float(np.maximum(foreign, 0.0))  # unknown stays unknown: max() would make it 0
     return values
 
 
