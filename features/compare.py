@@ -30,13 +30,13 @@ class Comparison:
         self.now, self.past, self.memory = now, past, memory
         self.ranks = now.ranks
         usual = past.run("step")
-        if math.isnan(usual):
+        if not usual > 0:  # unknown, or a log that rounds its step times to zero
             usual = past.run("period")
-        self.has_past = math.isfinite(usual)
+        self.has_past = usual > 0
         # Without a past yet: the newest step seen, which a window that is silent must borrow from the one before.
         recent = memory.recent_step_s
-        now_s = recent if recent is not None else now.run.get("period", math.nan)
-        self.unit_s = usual if self.has_past else now_s
+        now_s = recent if recent is not None and recent > 0 else now.run.get("period", math.nan)
+        self.unit_s = usual if self.has_past else now_s if now_s > 0 else math.nan
 
     def of_run(self, name: str) -> float:
         """This window's value of a measure of the run."""
@@ -118,7 +118,7 @@ def _timeline(c: Comparison) -> dict[str, Vector]:
     negotiate = (c.of_run("negotiate") - c.past.run("negotiate")) / c.unit_s
     longest = c.of_run("negotiate_max") / c.unit_s
     quiet = c.of_run("since_collective") / c.unit_s
-    step = c.of_run("step") if math.isfinite(c.of_run("step")) else c.of_run("period")
+    step = next((s for s in (c.of_run("step"), c.of_run("period")) if s > 0), math.nan)
     return {
         "period_vs_past": c.everywhere(log2_ratio(c.of_run("period"), c.past.run("period"))),
         "negotiate_vs_past": c.everywhere(negotiate),
