@@ -98,8 +98,8 @@ MARKS = frozenset({"np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled"
 XMIT_WAIT = "port_xmit_wait"
 """Ticks in which the port had data to send and could not."""
 
-PAUSED_US = re.compile(r"rx_(?:prio\d|global)_pause_duration$")
-"""Microseconds during which the other end forbade this one to send."""
+PAUSED_US = re.compile(r"[rt]x_(?:prio\d|global)_pause_duration$")
+"""Microseconds of pause: `rx` during which the other end forbade this one to send, `tx` this one the other."""
 
 COUNTED = LINK_BREAKS | LINK_ERRORS | LINK_HINTS | DROPS | RETRIES | MARKS | {XMIT_WAIT, "out_of_sequence"}
 
@@ -126,3 +126,7 @@ FULL: dict[str, int] = {
 def is_counted(name: str) -> bool:
     """Whether a counter moves in faults or congestion only, so that its growth belongs into `Net.errors`."""
     return name in COUNTED or PAUSED_US.match(name) is not None
+
+
+BENCHMARK = "bus_bytes_per_s"
+"""Value of a device that is a benchmark: the best rate it reached, no counter."""

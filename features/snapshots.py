@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from features.counters import BYTES, MACHINE, NOMINAL_S, Counters, is_counted
+from features.counters import BENCHMARK, BYTES, MACHINE, NOMINAL_S, Counters, is_counted
 from features.growth import Differences, Span, host_between, net_between, out_of_memory
 from features.notices import Notices
 from features.records import Net, Record
@@ -125,6 +125,9 @@ class SnapshotJoiner:
     def add(self, counters: Counters, *, nominal_ts: float = 0.0) -> list[Record]:
         """The records that this snapshot completes; `nominal_ts` is their time if the snapshot has none."""
         key = (counters.node or NOWHERE, counters.device)
+        if BENCHMARK in counters.values:
+            ts, rate = nominal_ts if counters.ts is None else counters.ts, counters.values[BENCHMARK]
+            return [Net(ts=ts, node=key[0], device=counters.device, tx_bytes_per_s=float(rate), source=counters.source)]
         before = self._before.get(key)
         self._before[key] = counters
         if before is None:

@@ -14,14 +14,14 @@ PROC_COLUMNS = (
 """Columns of /proc/net/dev."""
 
 _PROC_HEADER = re.compile(r"Inter-\|\s+Receive\s+\||\s*face \|bytes\s+packets\s")
-_PROC_LINE = re.compile(r"\s*(?P<device>[^\s:]{1,40}):\s*(?P<values>\d+(?:\s+\d+){15})\s*$")
+_PROC_LINE = re.compile(r"\s*(?P<device>[^\s:]{1,40}):\s*(?P<values>\d{1,20}(?:\s+\d{1,20}){15})\s*$")
 _LINK = re.compile(r"\d+: (?P<device>[^\s:@]{1,40})(?:@\S+)?: <(?P<flags>[A-Z_,-]*)> mtu \d+(?P<rest>.*)")
 _LINK_DETAIL = re.compile(r"\s+(?:link/\w+ [0-9a-f:]+|altname \S|inet6? \S|valid_lft \S|promiscuity \d|vf \d+ )")
 _TABLE = re.compile(r"\s*(?P<side>[RT]X)(?P<more> errors)?:\s+(?P<columns>[a-z]\w*(?:\s+[a-z]\w*)*)\s*$")
 _TABLE_ROW = re.compile(r"\s*\d+(?:\s+\d+)*\s*$")
 _IFCONFIG = re.compile(r"(?P<device>[^\s:]{1,40}): flags=\d+<(?P<flags>[A-Z_,]*)>\s+mtu \d+")
 _IFCONFIG_COUNTS = re.compile(r"\s+(?P<side>[RT]X) (?:packets|errors)\b")
-_IFCONFIG_PAIR = re.compile(r"([a-z]+) (\d+)")
+_IFCONFIG_PAIR = re.compile(r"([a-z]+) (\d{1,20})\b")
 _IFCONFIG_DETAIL = re.compile(r"\s+(?:inet6? |ether |infiniband |loop |unspec |device memory )")
 
 _COLUMN_NAMES = {

@@ -9,6 +9,9 @@ from features.parsers.net_moments import Moments
 
 ZONELESS = "times have no zone: taken as UTC"
 
+LONGEST = 300
+"""Characters of a title."""
+
 NAME = re.compile(r"[A-Za-z][\w.-]{0,80}$")
 INTERFACE = re.compile(r"(?:eth|en[opsxP]|ib|bond|roce|rdma|mlx|wl|hsn|team|rail)\w*$")
 """Names that are those of interfaces rather than of nodes."""
@@ -38,6 +41,8 @@ class Titles:
         ruled, self._ruled = self._ruled, _DASHES.match(line) is not None
         if self._ruled or not line.strip():
             return True
+        if len(line) > LONGEST:
+            return False
         if ruled and NAME.match(line.strip()):
             self._title(line.strip())
             return True

@@ -46,6 +46,7 @@ class BytePSTrace:
         self._wholes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self._parts: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self._kept = 0
+        self._finished = False
 
     def feed(self, data: bytes) -> list[Record]:
         """Nothing yet."""
@@ -54,6 +55,9 @@ class BytePSTrace:
 
     def finish(self) -> list[Record]:
         """All records of the trace, once."""
+        if self._finished:
+            return []
+        self._finished = True
         self._scanner.finish()
         rank = rank_of_file(self._file)
         if rank is None and (rank := rank_of_folder(self._file)) is not None:
@@ -62,8 +66,6 @@ class BytePSTrace:
         alone = sum(len(parts) for tensor, parts in self._parts.items() if tensor not in self._wholes)
         if alone:
             self._notices.add("warning", NO_WHOLE, file=self._file, count=alone)
-        self._wholes.clear()
-        self._parts.clear()
         records.sort(key=lambda c: (c.ts, c.tensor))
         return [*records]
 
