@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import msgspec
 import numpy as np
@@ -38,7 +39,7 @@ class Series(msgspec.Struct):
 
     def median(self) -> float:
         """The usual value; NaN while there is too little past."""
-        return float(np.median(self.values)) if len(self.values) >= ENOUGH else math.nan
+        return statistics.median(self.values) if len(self.values) >= ENOUGH else math.nan
 
 
 class Baseline(msgspec.Struct):

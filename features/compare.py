@@ -100,8 +100,9 @@ def _step(c: Comparison) -> dict[str, Vector]:
 
 
 def _progress(c: Comparison) -> dict[str, Vector]:
-    steps_away = c.of_run("since_step") / c.unit_s
-    behind = c.of_ranks("behind") / c.unit_s
+    gap_s = float(np.fmax(c.unit_s, c.memory.line_gap_s()))  # a log that prints every tenth step is silent in between
+    steps_away = c.of_run("since_step") / gap_s
+    behind = c.of_ranks("behind") / gap_s
     return {
         "silence": c.everywhere(math.nan if c.memory.is_over() else _beyond(steps_away)),
         "silence_vs_peers": np.log2(np.maximum(behind, 1.0)),

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 
 from features.records import Collective, Host, Process, Record, Step
 
-LENGTHS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+LENGTHS_S = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0)
 """Window lengths to choose from, seconds: few and round, so that runs of one kind share their windows."""
-STEPS_PER_WINDOW = 12
-"""A median over a dozen steps is steady, and the delay of a verdict stays at a dozen steps."""
+STEPS_PER_WINDOW, LONG_STEPS_PER_WINDOW, LONG_STEP_S = 12, 4, 1.0
+"""A median over a dozen steps is steady; where a step takes seconds, four must do, or a verdict would take minutes."""
+LINES_PER_WINDOW = 3
+"""Logs that print only every so many steps: a window holds a few lines all the same."""
 SAMPLES_PER_WINDOW = 4
 """Where only sampled telemetry is there: enough samples for a rate and its spread."""
 ENOUGH = 48
@@ -23,12 +25,17 @@ def window_length(records: Iterable[Record]) -> float:
     Looks at records in the order given and stops as soon as it has seen enough, so a stream and an archive agree.
     """
     steps: list[float] = []
+    lines: list[float] = []
+    last_line: dict[int, float] = {}
     periods: list[float] = []
     samples: list[float] = []
     last_use: dict[str, float] = {}
     for record in records:
         if isinstance(record, Step) and record.duration_s is not None:
             steps.append(record.duration_s)
+            if record.rank in last_line:
+                lines.append(record.ts - last_line[record.rank])
+            last_line[record.rank] = record.ts
         elif isinstance(record, Collective) and record.end is not None:
             if record.tensor in last_use:
                 periods.append(record.end - last_use[record.tensor])
@@ -37,14 +44,20 @@ def window_length(records: Iterable[Record]) -> float:
             samples.append(record.interval_s)
         if len(steps) >= ENOUGH:
             break
-    return _choose(steps, periods, samples)
+    return _choose(_of_steps(steps, lines), periods, samples)
 
 
-def _choose(steps: list[float], periods: list[float], samples: list[float]) -> float:
-    wanted = 0.0
-    if steps:
-        wanted = STEPS_PER_WINDOW * statistics.median(steps)
-    elif periods:
+def _of_steps(steps: list[float], lines: list[float]) -> float:
+    """Length that suits the steps and how often the log tells of them; 0 without any."""
+    if not steps:
+        return 0.0
+    step_s = statistics.median(steps)
+    wanted = (STEPS_PER_WINDOW if step_s < LONG_STEP_S else LONG_STEPS_PER_WINDOW) * step_s
+    return max(wanted, LINES_PER_WINDOW * statistics.median(lines)) if lines else wanted
+
+
+def _choose(wanted: float, periods: list[float], samples: list[float]) -> float:
+    if not wanted and periods:
         wanted = STEPS_PER_WINDOW * statistics.median(periods[: 10 * ENOUGH])
     if samples:
         wanted = max(wanted, SAMPLES_PER_WINDOW * statistics.median(samples[: 10 * ENOUGH]))

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from features.measures.table import Measures, RunMemory, Vector, known, mean, median, per_rank
+from features.measures.table import LINE_GAPS, Measures, RunMemory, Vector, known, mean, median, per_rank
 from features.records import Step
 from features.windows import Window
 
@@ -109,7 +109,10 @@ def _desync(values: Vector, noise: float) -> Vector:
 
 def _progress(window: Window, memory: RunMemory, into: Measures) -> None:
     for s in window.steps:
-        if s.ts >= memory.last_step_end.get(s.rank, -math.inf):
+        before = memory.last_step_end.get(s.rank, -math.inf)
+        if s.ts > before > -math.inf:
+            memory.line_gaps_s = [*memory.line_gaps_s[-(LINE_GAPS - 1) :], s.ts - before]
+        if s.ts >= before:
             memory.last_step_end[s.rank] = s.ts
             memory.last_step[s.rank] = s.step
         if memory.first_step_end is None:

@@ -12,6 +12,10 @@ import numpy.typing as npt
 Vector = npt.NDArray[np.float64]
 
 
+LINE_GAPS, FEWEST_GAPS = 64, 4
+"""Times between step lines that are remembered, and how many are enough to speak of a habit."""
+
+
 class RunMemory(msgspec.Struct):
     """What must be remembered from window to window to measure the next one; part of a stream's state snapshot."""
 
@@ -33,6 +37,7 @@ class RunMemory(msgspec.Struct):
     transfer_past: dict[int, list[float]] = {}  # log2 of bytes -> transfer times seen in healthy windows
     last_pause_end: dict[str, float] = {}  # "kind rank" -> end of its newest pause
     first_step_end: float | None = None
+    line_gaps_s: list[float] = []  # newest times between two step lines of one rank: a log may print every tenth step
     recent_step_s: float | None = None  # median step of the newest window that had any
     origin_step: int | None = None  # number of the first step seen; runs resume at any number
     rss: dict[int, float] = {}  # rank -> resident bytes at the end of the window before
@@ -45,6 +50,10 @@ class RunMemory(msgspec.Struct):
         new = sorted(known.union(ranks))
         if len(new) != len(known):
             self.ranks = new
+
+    def line_gap_s(self) -> float:
+        """How long a rank's log is usually silent between two steps, seconds; NaN while unknown."""
+        return float(np.median(self.line_gaps_s)) if len(self.line_gaps_s) >= FEWEST_GAPS else math.nan
 
     def is_over(self) -> bool:
         """Every rank has said that it is done, or its process is gone."""
