@@ -6,7 +6,7 @@ import bisect
 
 import msgspec
 
-from detector.facts import Fact
+from detector.fact import Fact
 from detector.verdicts import WindowVerdict
 from features.extract import FeatureFrame
 from features.vocabulary import Channel

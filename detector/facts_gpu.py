@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from detector.facts import Fact, Role
+from detector.fact import Fact, Role
 from features.measures.gpu import BUSY, Fleet, GpuPast, Peers, is_busy, merged, rounds
 from features.measures.table import RunMemory
 from features.parsers.gpu_events import CONTENDED, GPU_LOST, P2P_SLOW, REMAP_FAILED

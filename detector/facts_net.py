@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from statistics import median
 
-from detector.facts import Fact
+from detector.fact import Fact
 from detector.facts_links import Finding, Totals, findings
 from features.counters import LINK_ERRORS, TCP
 from features.measures.table import RunMemory
