@@ -13,7 +13,7 @@ UNNAMED = "nic"
 
 _COMMAND = re.compile(r".{0,200}\bethtool (?:-S|--statistics) (?P<device>[\w.@-]{1,40})\s*$")
 _TITLE = re.compile(r"(?:(?P<device>[\w.@-]{1,40}):? )?NIC statistics(?: for (?P<other>[\w.@-]{1,40}))?:\s*$")
-_ROW = re.compile(r"\s+(?P<name>[\w.\[\]() -]{1,80}?):\s*(?P<value>\S+)\s*$")
+_ROW = re.compile(r"\s+(?P<name>[\w.\[\]() :-]{1,80}?):\s*(?P<value>\S+)\s*$")
 _RDMA = re.compile(r"link (?P<device>[\w.-]{1,40}/\d+) (?P<pairs>[a-z]\w+ \d{1,20}(?: [a-z]\w+ \d{1,20})*)\s*$")
 _SENT_AGAIN = re.compile(r"\s+(?P<value>\d{1,20}) segments (?:re)transmit+ed\s*$")
 _SNMP = re.compile(r"(?:(?P<tcp>Tcp)|Ip|Icmp|IcmpMsg|Udp|UdpLite): (?P<columns>[A-Z]\w+(?: \w+)*|-?\d+(?: -?\d+)*)\s*$")

@@ -17,7 +17,7 @@ _PATHS = tuple(
         _ABOVE + r"(?P<device>[\w-][\w.-]*)/(?P<port>)hw_counters/(?P<name>\w+)",
         r"(?:\./)?(?P<device>)(?P<port>)(?:hw_)?counters/(?P<name>\w+)",
         _ABOVE + r"(?P<device>[\w.@-]+)/(?P<port>)statistics/(?P<name>\w+)",
-        _ABOVE + r"net/(?P<device>[\w.@-]+)/(?P<port>)(?P<name>carrier|carrier_changes|carrier_\w+_count|operstate)",
+        _ABOVE + r"net/(?P<device>[\w.@-]+)/(?P<port>)(?P<name>carrier(?:_changes|_\w+_count)?|operstate)(?!\w)",
     )
 )
 _VALUE = re.compile(r"(?:\s*[:=]\s*|\s+)(?P<value>\S.*)$")
