@@ -113,12 +113,11 @@ class Devices:
     def whose_turn(self, who: Who, ts: float | None) -> str | None:
         """The GPU that a row speaks of whose own names may be lost: the one that comes next in the usual order."""
         gpu = self._named(who, self._home_of(who))
-        if gpu in self._places:
-            return gpu
+        is_other_name = gpu not in self._places and len(self.order) == 1 and "/" in self.order[0] and who.number is None
+        if gpu is not None and not is_other_name:
+            return gpu  # an address next to one GPU that is known by its index alone is that GPU's
         if not self.order:
             return gpu
-        if gpu is not None and len(self.order) > 1:
-            return gpu  # its name is known, though no sample of it was
         at = self._position(ts) % len(self.order)
         self._go_to(at, ts)
         return self.order[at]

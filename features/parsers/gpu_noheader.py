@@ -11,6 +11,7 @@ from features.parsers.gpu_values import LOST, SURPRISING, number_of, pci_of, pla
 LAST_INDEX = 15
 """A bare whole number up to this is the index of a GPU, a larger one its temperature: nodes have at most 16 GPUs."""
 HOTTEST = 120
+EARLY = 2  # columns: time and index come first
 
 _UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4,12}){1,4}")
 _MASK = re.compile(r"0x[0-9a-fA-F]{16}")
@@ -37,13 +38,21 @@ def columns_without_header(cells: list[str]) -> list[Column | None] | None:
     keys: list[str | None] = [kind if kind in {"time", "uuid", "pci", "name"} else None for kind in kinds]
     for unit in _BY_UNIT:
         _assign(keys, kinds, cells, unit)
+    has_units = any(kind in _BY_UNIT for kind in kinds)
     for at, kind in enumerate(kinds):
         if kind == "mask":
             keys[at] = "reasons"
         elif kind == "whole":
-            key = "index" if int(cells[at]) <= LAST_INDEX else "temperature" if int(cells[at]) <= HOTTEST else None
+            key = _whole(int(cells[at]), has_units=has_units, is_early=at < EARLY)
             keys[at] = key if key not in keys else None
     return [None if key is None else Column(key) for key in keys]
+
+
+def _whole(number: int, *, has_units: bool, is_early: bool) -> str | None:
+    """What a bare whole number is: where other values carry their units, only indices and temperatures are left bare."""
+    if number <= LAST_INDEX:
+        return "index" if has_units or is_early else None
+    return "temperature" if has_units and number <= HOTTEST else None
 
 
 def says_nothing(columns: list[Column | None]) -> bool:
