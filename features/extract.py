@@ -101,6 +101,7 @@ class Extractor:
             memory.origin_step = min((s.step for s in window.steps), default=None)
         if memory.first_busy_window is None and (window.steps or window.collectives):
             memory.first_busy_window = window.index
+            self.baseline.series.clear()  # a long start, if it was learned from, is no past to measure training against
         if memory.first_busy_window is not None and window.index < memory.first_busy_window + BUSY_WARMUP_WINDOWS:
             return False
         if not self._has_settled(window):
