@@ -18,6 +18,7 @@ from features.notices import Notices
 from features.parsers import PARSERS
 from features.parsers.protocol import ParserRow
 from features.records import Record, RunInfo, Step
+from features.snapshots import join_snapshots
 from features.windows import order_key
 
 CHUNK_BYTES = 1 << 20
@@ -72,6 +73,7 @@ def load_run(path: Path, progress: Progress = lambda _: None) -> RunData:
             found=_what_is_there(path, notices),
             remedy="point at the directory a run wrote, or at one of its files; see docs/inputs.md for what is read",
         )
+    join_snapshots(files, notices)
     align(files, notices)
     name = printable(Path(path.resolve().name))
     return RunData(id=name, path=printable(path), files=files, records=merge_records(files), notices=notices)
