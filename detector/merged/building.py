@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from detector.merged.reading import Survey, stream, survey
 from detector.merged.sampling import MAX_EVENTS, Plan, plan
 from detector.merged.spans import length_of
 from detector.merged.tracks import SAMPLES, Tracks, weights
-from detector.merged.writer import TraceWriter
+from detector.merged.writer import SCHEMA, TraceWriter
 from detector.report import iso
 from features.errors import SettingsError
 from features.notices import Notice
@@ -26,7 +27,6 @@ from features.rundir import Progress
 from features.windows import event_time
 from models import Bundle
 
-SCHEMA = "rankwatch.trace/1"
 BATCH = 4096
 """Records that are drawn and judged at a time."""
 
@@ -54,7 +54,7 @@ def write_trace(
     `bundle` judges the run; without one the trace has no incidents. Raises UnreadableRun where nothing can be read, and
     SettingsError where `out` would be taken for a part of the run.
     """
-    refuse_inside(out, path)
+    check_place(out, path)
     run = survey(path, progress)
     start, end = extent(run)
     layout, chosen = _layout(run), _plan(run, start, max_events)
@@ -83,10 +83,12 @@ def write_trace(
     return Summary(events=writer.written, counts=counts, is_whole=chosen.is_whole, max_events=max_events, notices=notices)
 
 
-def refuse_inside(out: Path, path: Path) -> None:
-    """A trace inside a run directory would be read as a part of the run the next time."""
-    inside = out.resolve().is_relative_to(path.resolve())
-    if inside:
+def check_place(out: Path, path: Path) -> None:
+    """Refuse, before any work, what cannot be written, and a place where the trace would be read as a part of the run."""
+    if not out.parent.is_dir():
+        remedy = "make it, or write somewhere else"
+        raise SettingsError("--out", expected="a file in a directory that exists", found=str(out), remedy=remedy)
+    if out.resolve().is_relative_to(path.resolve()):
         raise SettingsError(
             "--out",
             expected="a place outside of the run",
@@ -116,7 +118,7 @@ def begin_of(record: Record) -> float:
         took = record.duration_s
     elif isinstance(record, SAMPLES):
         took = getattr(record, "interval_s", None)
-    return at if took is None or not took > 0 else at - took
+    return at - took if took is not None and math.isfinite(took) and took > 0 else at
 
 
 def _layout(run: Survey) -> Layout:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from detector.merged.layout import Layout, micros
+from detector.merged.layout import Layout, exact_enough, micros
 from detector.merged.writer import Event
 from features.records import Cycles, Gpu, Host, Net, Process
 
@@ -89,7 +89,7 @@ class Counters:
                 continue
             self._last[pid, series.name] = value
             at = record.ts - interval_s if series.is_over_interval and interval_s is not None else record.ts
-            args = {series.unit: value}
+            args = {series.unit: exact_enough(value)}
             yield Event(ph="C", ts=micros(at - self._start), pid=pid, tid=pid, name=series.name, cat="sample", args=args)
 
     def _process(self, record: Sample) -> int:

@@ -104,6 +104,12 @@ def micros(seconds: float) -> int:
     return round(seconds * 1e6) if math.isfinite(seconds) else 0
 
 
+def exact_enough(value: float) -> float:
+    """Nine digits: bytes of a gigabyte stay exact, and differences of clocks lose their noise."""
+    value = float(f"{value:.9g}")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
 def _rank_name(rank: int, node: str | None) -> str:
     return f"rank {rank}" if node is None else f"rank {rank} ({node})"
 

@@ -35,7 +35,7 @@ STREAMED = "timeline"
 """The kind of file that grows with every collective; logs and telemetry take a hundredth of it and are kept."""
 SLACK_S = 5.0
 """How far the ends of collectives may stand out of order in a file and still be put in order: threads write them."""
-MOST_HELD = 200_000
+MOST_HELD = 50_000
 """Collectives held back for the sake of order; more would not be bounded memory."""
 
 

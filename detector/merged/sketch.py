@@ -10,7 +10,7 @@ from features.records import Collective, Record
 
 ENDS = 2000
 """Ends kept of a tensor: as many as are matched with steps when clocks are aligned."""
-NAMES = 10_000
+NAMES = 2000
 """Tensors looked at. A name that first comes after so many others is made up for one use and marks no rhythm."""
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from detector.merged.layout import MOST_LANES, Lanes, Layout, micros
+from detector.merged.layout import MOST_LANES, Lanes, Layout, exact_enough, micros
 from detector.merged.sampling import PHASES
 from detector.merged.writer import Event
 from detector.report import Incident
@@ -95,7 +95,7 @@ class Spans:
 
     def incident(self, incident: Incident) -> Iterator[Event]:
         """An incident from its start to its end."""
-        pid, begin = self._layout.incidents(), max(self._at(_seconds(incident.start)), 0)
+        pid, begin = self._layout.incidents(), max(self._at(_seconds(incident.start)), 0) if incident.start else 0
         end = max(self._end if incident.end is None else self._at(_seconds(incident.end)), begin)
         tid = self._lane(pid, "incidents", begin, end)
         if tid is not None:
@@ -140,8 +140,8 @@ def parts_of(record: Collective, begin: int, end: int) -> Iterator[tuple[str, in
 
 
 def plain(value: float) -> float | str:
-    """A number that JSON can hold; the others (a loss may be one) as their names."""
-    return value if math.isfinite(value) else str(value)
+    """A number that JSON can hold, without the noise of its last bits; the others (a loss may be one) as their names."""
+    return exact_enough(value) if math.isfinite(value) else str(value)
 
 
 def _known(record: Step | Phase | Collective, fields: tuple[str, ...]) -> dict[str, Any]:
