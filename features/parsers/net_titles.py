@@ -51,7 +51,7 @@ class Titles:
     def _heading(self, line: str) -> bool:
         """A time, a node or an interface that stands alone, framed or labelled; a comment or command says nothing."""
         frame = _FRAME.match(line)
-        words = (frame["words"] if frame else line).strip()
+        words = (frame["words"] if frame else line.removeprefix("#")).strip()
         label = _LABEL.match(words)
         rest = words[label.end() :] if label else words
         stamp = self._clock.read(rest + " ")
