@@ -225,12 +225,15 @@ class Scanner:
         return end
 
     def _take(self, verdict: Verdict, event: Event | None, start: int) -> None:
+        is_event = event is not None and event.ph != ""
+        if self._damage is not None and not is_event:  # the args of an event, found within the damage
+            return
+        self._sound()
         if verdict is Verdict.FOREIGN:
             self._note(UNKNOWN, self._offset + start)
-        if verdict is Verdict.MENDED:
+        elif verdict is Verdict.MENDED:
             self._note(MENDED, self._offset + start)
-        if event is not None and event.ph:  # what is found within damage may be the args of an event
-            self._sound()
+        if event is not None:
             self._sink.events([event])
 
     def _lost(self, buf: bytes, pos: int, final: bool) -> int:
