@@ -245,6 +245,15 @@ def test_silence_counts_from_two_usual_steps_on(measure: str, name: str, since: 
     assert row(features(measures({measure: since}, {}), past())[name]) == pytest.approx([silence] * 3)
 
 
+@pytest.mark.parametrize(("gap_s", "silence", "behind"), [(0.1, 2.0, 2.0), (0.4, 1.0, 1.0), (1.6, 0.0, 0.0)])
+def test_silence_of_a_log_counts_in_lines_where_it_prints_only_some_steps(gap_s: float, silence: float, behind: float) -> None:
+    """1.6 s without a step, one rank 0.8 s behind; the usual step takes 0.2 s."""
+    out = features(measures(NOW_RUN, NOW_RANKS), past(), line_gaps_s=[gap_s] * 4)
+    assert row(out["silence"]) == pytest.approx([silence] * 3)
+    assert row(out["silence_vs_peers"]) == pytest.approx([0.0, 0.0, behind])
+    assert row(out["quiet"]) == EXPECTED["quiet"]
+
+
 def test_a_run_that_is_over_is_not_silent() -> None:
     out = features(measures(NOW_RUN, NOW_RANKS), past(), finished={0: 1.0, 1: 1.0}, gone={2: 1.0})
     for name in ("silence", "quiet"):

@@ -16,6 +16,7 @@ from features.baseline import Baseline
 from features.extract import BUSY_WARMUP_WINDOWS, LONGEST_WARMUP_STEPS, WARMUP_STEPS, WARMUP_WINDOWS, Extractor, FeatureFrame
 from features.measures.table import RunMemory
 from features.records import Collective, Host, Phase, Process, Ready, Record, RunInfo, Step
+from features.rhythm import window_length
 from features.vocabulary import FEATURES, INDEX, NAMES
 from features.windows import Window, order_key, windows
 
@@ -366,3 +367,10 @@ def test_a_log_that_rounds_its_step_times_to_zero_is_borne(step: Make) -> None:
     assert judged(out)[-1]
     assert np.isnan(column(out[-1], "step_vs_past")).all()
     assert column(out[-1], "loss_vs_past") == [0.0, 0.0]
+
+
+def test_a_log_that_prints_every_twentieth_step_is_not_silent_in_between(step: Make) -> None:
+    records = [step(r, 20 * k, 2.0 * k + 0.01 * r, duration_s=0.1) for k in range(60) for r in (0, 1)]
+    out = [f for f in frames(records, window_length(records)) if not f.is_warmup]
+    assert len(out) == 10
+    assert max(column(f, name)[1] for f in out for name in ("silence", "silence_vs_peers")) == 0.0

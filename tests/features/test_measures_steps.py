@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from features.measures.steps import KEEP_STEPS, PHASES, measure_steps
-from features.measures.table import Measures, RunMemory
+from features.measures.table import LINE_GAPS, Measures, RunMemory
 from features.records import Phase, Record, Step
 from features.windows import Window
 
@@ -251,6 +251,18 @@ def test_a_step_told_late_does_not_take_progress_back(step: Make, window: Cut, m
     m = measured(window(step(0, 4, 0.8), start=1.0), run)
     assert m.run["since_step"] == pytest.approx(1.1)
     assert run.last_step == {0: 5}
+
+
+def test_how_often_a_log_tells_of_a_step_is_learned_per_rank(step: Make, window: Cut, memory: Remember) -> None:
+    """Two ranks print every tenth step of 0.1 s, half a second apart from each other."""
+    run = memory(2)
+    measured(window(*(step(r, 10 * k, k + 0.5 * r, duration_s=0.1) for k in range(3) for r in (0, 1))), run)
+    assert math.isnan(memory(2).line_gap_s())
+    assert run.line_gaps_s == [1.0] * 4
+    assert run.line_gap_s() == 1.0
+    measured(window(*(step(0, 40 + k, 4.0 + 0.25 * k) for k in range(200)), start=4.0), run)
+    assert len(run.line_gaps_s) == LINE_GAPS
+    assert run.line_gap_s() == 0.25
 
 
 # --- pauses -------------------------------------------------------------------------------------------------------------

@@ -21,27 +21,45 @@ Make = Callable[..., Step]
         (2.0 / 12, 2.0),
         (0.17, 5.0),
         (0.5, 10.0),
-        (2.5, 30.0),
-        (5.0, 60.0),
-        (5.01, 120.0),
-        (10.0, 120.0),
-        (25.0, 300.0),
-        (26.0, 300.0),
-        (5000.0, 300.0),
+        (0.99, 15.0),
     ],
 )
 def test_a_window_is_the_shortest_length_that_holds_a_dozen_steps(step: Make, step_s: float, length_s: float) -> None:
     assert window_length([step(0, k, k * step_s, duration_s=step_s) for k in range(20)]) == length_s
 
 
+@pytest.mark.parametrize(
+    ("step_s", "length_s"),
+    [
+        (1.0, 5.0),
+        (1.25, 5.0),
+        (1.26, 10.0),
+        (2.5, 10.0),
+        (5.0, 30.0),
+        (7.51, 60.0),
+        (25.0, 120.0),
+        (75.0, 300.0),
+        (5000.0, 300.0),
+    ],
+)
+def test_of_steps_that_take_seconds_four_are_enough(step: Make, step_s: float, length_s: float) -> None:
+    assert window_length([step(0, k, k * step_s, duration_s=step_s) for k in range(20)]) == length_s
+
+
 def test_every_length_can_be_chosen(step: Make) -> None:
-    chosen = {window_length([step(0, 0, 0.0, duration_s=length / 12)]) for length in LENGTHS_S}
+    chosen = {window_length([step(0, 0, 0.0, duration_s=k / 12)]) for k in range(1, 1000)}
     assert chosen == set(LENGTHS_S)
+
+
+@pytest.mark.parametrize(("every", "length_s"), [(1, 2.0), (5, 2.0), (10, 5.0), (100, 30.0)])
+def test_a_window_holds_three_lines_of_a_log_that_prints_every_so_many_steps(step: Make, every: int, length_s: float) -> None:
+    printed = [step(r, k, 0.1 * k + 0.01 * r, duration_s=0.1) for k in range(0, 500, every) for r in (0, 1)]
+    assert window_length(printed) == length_s
 
 
 def test_the_usual_step_decides_not_the_long_one(step: Make) -> None:
     durations = [40.0, 0.1, 0.1, 0.1, 0.1]
-    assert window_length([step(0, k, k, duration_s=d) for k, d in enumerate(durations)]) == 2.0
+    assert window_length([step(0, k, 0.1 * k, duration_s=d) for k, d in enumerate(durations)]) == 2.0
 
 
 def test_only_the_first_steps_decide(step: Make) -> None:
