@@ -11,7 +11,7 @@ import msgspec
 from detector.fact import Fact, Role
 from features.measures.gpu import BUSY, Fleet, GpuPast, Peers, is_busy, merged, rounds
 from features.measures.table import RunMemory
-from features.parsers.gpu_events import CONTENDED, GPU_LOST, P2P_SLOW, REMAP_FAILED
+from features.parsers.gpu_events import CONTENDED, GPU_LOST, REMAP_FAILED
 from features.parsers.gpu_identity import gpu_shown
 from features.parsers.logkernel import APPLICATION, FOLLOWUP
 from features.records import Log
@@ -55,7 +55,6 @@ _GROUPS = (("log_xid_application", _APPLICATION), ("log_xid_link", _LINK), ("log
 _OF_LOG: dict[str, tuple[str, Role, bool]] = {
     REMAP_FAILED: ("gpu_ecc", "root", True),
     CONTENDED: ("gpu_contended", "root", False),
-    P2P_SLOW: ("log_p2p_disabled", "root", True),
 }
 """Word, role and hardness of messages that only parsers of GPU telemetry write."""
 

@@ -15,8 +15,6 @@ REMAP_FAILED = "gpu_remap_failed"
 """A memory row is bad and could not be replaced by a spare one."""
 CONTENDED = "gpu_contended"
 """Several processes compute on one GPU."""
-P2P_SLOW = "gpu_p2p_slow"
-"""Copies from GPU to GPU are slower directly than over the host."""
 
 LOST_CELLS = 3
 """A row of at least this many values that are all errors speaks of a lost device, not of one odd value."""
