@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -21,13 +22,13 @@ from detector.cli import main
 from detector.fact import Fact
 from detector.verdicts import ChannelVerdict, WindowVerdict
 from detector.wiring import SHIPPED_BUNDLE
-from features.extract import FeatureFrame
-from features.measures.table import Measures
+from features.extract import Extractor, FeatureFrame
+from features.measures.table import Measures, RunMemory
 from features.notices import Notices
 from features.records import Host, Process, Record, Step
 from features.rundir import RunData
 from features.vocabulary import INDEX, NAMES
-from features.windows import order_key
+from features.windows import Window, order_key
 from models import Bundle, read_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -175,25 +176,15 @@ def make_frame(
     **more: object,
 ) -> FeatureFrame:
     """Features of window `index`; whatever is not given is unknown. `per_rank`: feature -> rank -> value."""
+    start, end = T0 + index * length_s, T0 + (index + 1) * length_s
+    empty = Extractor(RunMemory(ranks=list(range(ranks)))).frame(Window(index=index, start=start, end=end, until=end))
     values = np.full((ranks, len(NAMES)), math.nan)
     for name, of_ranks in (per_rank or {}).items():
         for rank, value in of_ranks.items():
             values[rank, INDEX[name]] = value
-    fields: dict[str, object] = {
-        "pauses": [],
-        "open_collectives": [],
-        "transport": None,
-        "is_warmup": False,
-        "is_over": False,
-        "first_step": None if steps is None else steps[0],
-        "last_step": None if steps is None else steps[1],
-        "measures": Measures(ranks=list(range(ranks)), run=dict(run or {})),
-        **more,
-    }
-    start = T0 + index * length_s
-    return FeatureFrame(
-        index=index, start=start, end=start + length_s, ranks=list(range(ranks)), values=values, unit_s=unit_s, **fields
-    )
+    first, last = steps or (None, None)
+    changes = {"is_warmup": False, **more, "values": values, "unit_s": unit_s, "first_step": first, "last_step": last}
+    return msgspec.structs.replace(empty, **changes, measures=Measures(ranks=empty.ranks, run=dict(run or {})))
 
 
 @pytest.fixture(scope="session")
