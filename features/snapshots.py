@@ -52,11 +52,12 @@ def read_name(name: str) -> Name:
     False
     """
     path = PurePosixPath(name.removesuffix(".gz"))
-    text = path.with_suffix("").as_posix() if path.name else name
+    suffix = "" if _ORDER.search(path.suffix) else path.suffix
+    text = path.as_posix().removesuffix(suffix)
     order = tuple(_place(match) for match in _ORDER.finditer(text))
     parts = [re.sub(r"([._-])[._-]+", r"\1", _ORDER.sub("", part)).strip("._-") for part in text.split("/")]
     kept = [part for part in parts if part]
-    return Name("/".join(kept) + path.suffix, order, kept[-1] if kept else "")
+    return Name("/".join(kept) + suffix, order, kept[-1] if kept else "")
 
 
 def _place(match: re.Match[str]) -> tuple[int, int]:
