@@ -19,7 +19,7 @@ KIND: Final = "flightrecorder"
 EVENT: Final = "collective_progress"
 CAP: Final = 256 << 20
 """Bytes of one dump; 20,000 entries with all their stacks take a fifth of it."""
-NS: Final = 1e-9
+NS_PER_S: Final = 1e9
 NO_RANK: Final = "a dump that does not tell whose it is: give its file a name that ends in the rank"
 NO_GROUPS: Final = "a dump without process groups or entries"
 UNMATCHED: Final = "progress of process groups that cannot be told apart left out"
@@ -202,7 +202,7 @@ def _order(name: object) -> tuple[int, str]:
 def _time(entry: dict[Any, Any]) -> float | None:
     ns = entry.get("time_created_ns")
     is_time = isinstance(ns, (int, float)) and not isinstance(ns, bool) and math.isfinite(ns)
-    return ns * NS if isinstance(ns, (int, float)) and is_time else None
+    return ns / NS_PER_S if isinstance(ns, (int, float)) and is_time else None
 
 
 def _sequence(entry: dict[Any, Any]) -> int | None:

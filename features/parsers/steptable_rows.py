@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -102,8 +103,9 @@ def _number(cell: object) -> float | None:
             return float(cell)
         except (ValueError, OverflowError):
             return None
-    timestamp = getattr(cell, "timestamp", None)  # dates of typed columns
-    return float(timestamp()) if callable(timestamp) else None
+    if isinstance(cell, datetime):  # of typed columns
+        return (cell.replace(tzinfo=UTC) if cell.tzinfo is None else cell).timestamp()
+    return None
 
 
 def _numbered(labels: set[str]) -> tuple[dict[str, int], bool]:
