@@ -16,6 +16,7 @@ import numpy as np
 from detector.fact import Fact
 from detector.verdicts import ChannelVerdict, Judge, WindowVerdict
 from features.extract import FeatureFrame
+from features.measures.table import Vector
 from features.records import Step
 from features.vocabulary import INDEX
 from features.windows import Window
@@ -93,7 +94,7 @@ def step_and_usual(frame: FeatureFrame) -> tuple[float, float]:
 class _Rank(msgspec.Struct):
     """What is remembered of one rank."""
 
-    past: list[float] = []  # log2 of step time over the median rank's, of steps that were usual
+    past: list[float] = []  # log2 of step time over the median of the others', of steps that were usual
     fresh: int = 0  # usual steps since `middle` and `limit` were taken
     middle: float = 0.0
     limit: float = math.inf  # nothing is unusual before there is a past
@@ -134,20 +135,32 @@ class PaceWatch:
         """One step of all ranks."""
         if len(steps) < 3:
             return []
-        middle = float(np.median([s.duration_s for s in steps.values() if s.duration_s is not None]))
+        ranks = sorted(steps)
+        lasts = np.array([steps[rank].duration_s for rank in ranks], dtype=np.float64)
         facts = []
-        for rank in sorted(steps):
+        for rank, mine, others in zip(ranks, lasts.tolist(), median_of_others(lasts).tolist(), strict=True):
             s, of = steps[rank], self._ranks[rank]
-            lasts = middle if s.duration_s is None else s.duration_s
-            ratio = math.log2(lasts / middle)
+            ratio = math.log2(mine / others)
             excess = ratio - of.middle
             if excess <= of.limit:
                 of.learn(ratio)
                 excess = 0.0
-            of.recent = [*of.recent[-(OF - 1) :], (s.step, s.ts - lasts, excess)]
+            of.recent = [*of.recent[-(OF - 1) :], (s.step, s.ts - mine, excess)]
             if (fact := _turn(rank, of, s)) is not None:
                 facts.append(fact)
         return facts
+
+
+def median_of_others(values: Vector) -> Vector:
+    """For each value the median of all but itself: one rank's own slowness must not move what it is measured by."""
+    n = len(values)
+    order = np.argsort(values, kind="stable")
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    ascending = values[order]
+    below, above = (n - 2) // 2, (n - 1) // 2  # the middle places of n - 1 values
+    found: Vector = (ascending[below + (place <= below)] + ascending[above + (place <= above)]) / 2
+    return found
 
 
 def _turn(rank: int, of: _Rank, now: Step) -> Fact | None:
