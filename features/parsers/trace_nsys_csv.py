@@ -182,7 +182,7 @@ class NsysTable:
         if not self._sums or everything.total_us <= 0:
             return
         parts = ", ".join(
-            f"{kind} {s.times} times {s.total_us / s.times / 1e3:.2f} ms (at most {s.longest_us / 1e3:.2f} ms)"
+            f"{kind} {s.times} x {s.total_us / s.times / 1e3:.2f} ms (at most {s.longest_us / 1e3:.2f} ms)"
             for kind, s in sorted(self._sums.items(), key=lambda item: -item[1].total_us)
             if s.times > 0
         )

@@ -7,6 +7,7 @@ import sqlite3
 import struct
 import tempfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def read(row: ParserRow, data: bytes, cuts: list[int] | None = None) -> Outcome:
     parser = row.make("some/trace", notices)
     records: list[Record] = []
     edges = [0, *sorted(c % (len(data) + 1) for c in cuts or []), len(data)]
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         records += parser.feed(data[begin:end])
     records += parser.finish()
     assert parser.finish() == []
@@ -64,7 +65,9 @@ EVENTS = st.fixed_dictionaries(
     {"ph": st.sampled_from("XXXXMsi"), "name": NAMES, "ts": NUMBERS, "dur": NUMBERS, "tid": st.sampled_from([1, 2, "total"])},
     optional={"cat": CATEGORIES, "pid": st.sampled_from([1, "Comm.t", "Spans"]), "args": ARGS},
 )
-BASES = st.sampled_from(['"baseTimeNanoseconds": 1700000000000000000', '"distributedInfo": {"rank": 3, "world_size": 8}', '"a": 1'])
+BASES = st.sampled_from(
+    ['"baseTimeNanoseconds": 1700000000000000000', '"distributedInfo": {"rank": 3, "world_size": 8}', '"a": 1']
+)
 
 
 @st.composite
@@ -184,7 +187,7 @@ def test_damaged_databases_are_told(data: bytes, cuts: list[int]) -> None:
 
 LINES = st.lists(
     st.sampled_from([
-        "Start (ns),Duration (ns),CorrId,Device,Strm,Name", "Time (%),Total Time (ns),Instances,Max (ns),Name", "", "Processing",
+        "Start (ns),Duration (ns),CorrId,Device,Strm,Name", "Time (%),Total Time (ns),Instances,Max (ns),Name", "", "x",
         '100,50,1,"GPU (0)",7,ncclDevKernel_AllReduce_Sum_f32(x)', "9.5,100,2,60,ncclDevKernel_Broadcast", "1,nan,3,4,k",
         "Start (s),End (s),Name,TID", "1.5,2.5,step 3,1", '1,2,"', "99,1e400,inf,-1,x,y,z", "é,\xff,1,1,1",
     ]),
