@@ -137,6 +137,7 @@ def _fact(past: GpuPast, name: str, text: str, *, role: Role, hard: bool, channe
         text=text,
         hard=hard,
         ranks=() if now.rank is None else (now.rank,),
+        node=now.node,
         source=now.source,
         kind="telemetry",
     )
@@ -155,6 +156,7 @@ def _of_log(log: Log, window: Window) -> Iterator[Fact]:
         text=log.text,
         hard=hard and not is_old,
         ranks=() if log.rank is None else (log.rank,),
+        node=log.node,
         source=log.source,
         kind="telemetry",
     )

@@ -30,13 +30,19 @@ def merged(samples: Iterable[Gpu]) -> list[Gpu]:
     [(300.0, 1.0)]
     """
     found: dict[tuple[float, str], Gpu] = {}
-    for sample in samples:
+    for sample in map(_finite, samples):
         known = found.get((sample.ts, sample.gpu))
         if known is not None:
             news = {n: v for n in _VALUES if getattr(known, n) is None and (v := getattr(sample, n)) is not None}
             sample = msgspec.structs.replace(known, **news) if news else known
         found[(sample.ts, sample.gpu)] = sample
     return sorted(found.values(), key=lambda g: (g.ts, g.gpu))
+
+
+def _finite(sample: Gpu) -> Gpu:
+    """The sample without values that are no numbers: agents may send them, and they compare with nothing."""
+    odd = [name for name in _VALUES if isinstance(v := getattr(sample, name), float) and not math.isfinite(v)]
+    return msgspec.structs.replace(sample, **dict.fromkeys(odd)) if odd else sample
 
 
 def rounds(samples: list[Gpu]) -> Iterator[list[Gpu]]:
