@@ -184,7 +184,8 @@ def make_frame(
             values[rank, INDEX[name]] = value
     first, last = steps or (None, None)
     changes = {"is_warmup": False, **more, "values": values, "unit_s": unit_s, "first_step": first, "last_step": last}
-    return msgspec.structs.replace(empty, **changes, measures=Measures(ranks=empty.ranks, run=dict(run or {})))
+    measures = Measures(ranks=empty.ranks, per_rank=empty.measures.per_rank, run={**empty.measures.run, **(run or {})})
+    return msgspec.structs.replace(empty, **changes, measures=measures)
 
 
 @pytest.fixture(scope="session")
