@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from detector.fact import Fact
+from features.measures.table import RunMemory
 from features.records import Log
 from features.windows import Window
 
@@ -56,7 +57,7 @@ class StoppedRanks:
         self._told: set[int] = set()
         self._differing: set[str] = set()
 
-    def of(self, window: Window) -> list[Fact]:
+    def of(self, window: Window, memory: RunMemory) -> list[Fact]:
         """Facts that the reports of this window bring to light; each rank is named once."""
         reports = [log for log in window.logs if log.event == EVENT and log.rank is not None and "group" in log.fields]
         for log in reports:

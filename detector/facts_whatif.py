@@ -49,11 +49,11 @@ def _worker_facts(table: OpTable, r: WhatIf, at: float, source: str) -> Iterable
     who = "rank " + str(r.workers[0]) if len(r.workers) == 1 else "ranks " + ", ".join(map(str, r.workers))
     ratios = {k: v for k, v in r.ratios[r.workers[0]].items() if k in PHASE_WORDS and v >= SLOW}
     longer = ", ".join(f"{k} {v:.2f} times" for k, v in sorted(ratios.items(), key=lambda kv: (-kv[1], kv[0])))
-    text = f"{who} alone explains {min(r.workers_share, 1.0):.0%} of it" + (
-        f" ({longer} the median worker's)" if longer else ""
-    )
-    yield _fact("one_rank_slow", f"{summary(r)}; {text}", at, source, hard=True, ranks=r.workers)
+    text = f"{who} alone explains {min(r.workers_share, 1.0):.0%} of a step that takes {r.slowdown:.2f} times its ideal"
+    text += f": {longer} the median worker's" if longer else ""
+    yield _fact("one_rank_slow", text, at, source, hard=True, ranks=r.workers)
     after = math.nextafter(at, math.inf)  # what explains a fact is taken after it
+    yield _fact("one_rank_slow", f"what-if analysis: {summary(r)}", after, source)
     extra = _extra(table, r.workers[0])
     for kind, word in PHASE_WORDS.items():
         if extra.get(kind, 0.0) >= NOTABLE:

@@ -16,7 +16,7 @@ import numpy as np
 from detector.fact import Fact
 from detector.verdicts import ChannelVerdict, Judge, WindowVerdict
 from features.extract import FeatureFrame
-from features.measures.table import Vector
+from features.measures.table import RunMemory, Vector
 from features.records import Step
 from features.vocabulary import INDEX
 from features.windows import Window
@@ -119,7 +119,7 @@ class PaceWatch:
         self._open: dict[int, dict[int, Step]] = defaultdict(dict)
         self._ranks: dict[int, _Rank] = defaultdict(_Rank)
 
-    def of(self, window: Window) -> list[Fact]:
+    def of(self, window: Window, memory: RunMemory) -> list[Fact]:
         """Facts that the steps of this window bring to light."""
         for s in window.steps:
             if s.sync_s == 0.0 and s.duration_s is not None and s.duration_s > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from detector.facts_ranks import StoppedRanks
+from features.measures.table import RunMemory
 from features.records import Log
 from features.windows import Window
 
@@ -22,12 +23,12 @@ def window(*logs: Log) -> Window:
 
 
 def named(*logs: Log) -> list[tuple[str, tuple[int, ...]]]:
-    return [(f.name, f.ranks) for f in StoppedRanks().of(window(*logs))]
+    return [(f.name, f.ranks) for f in StoppedRanks().of(window(*logs), RunMemory())]
 
 
 def test_the_rank_that_came_least_far_is_named() -> None:
     logs = [report(r, "dp", 7, 5, "0 1 2 3", since="41.5") for r in (0, 1, 3)] + [report(2, "dp", 5, 5, "0 1 2 3")]
-    facts = StoppedRanks().of(window(*logs))
+    facts = StoppedRanks().of(window(*logs), RunMemory())
     assert [(f.name, f.ranks, f.role, f.hard, f.ts) for f in facts] == [
         ("negotiate_open", (2,), "root", True, 41.5),
         ("no_progress", (), "context", False, 41.5),
@@ -68,7 +69,7 @@ def test_all_done_is_no_finding() -> None:
 
 def test_a_rank_without_a_dump_is_suspected_when_most_have_left_one() -> None:
     logs = [report(r, "dp", 6, 5, "0 1 2 3") for r in (0, 1, 3)]
-    facts = StoppedRanks().of(window(*logs))
+    facts = StoppedRanks().of(window(*logs), RunMemory())
     assert facts[0].ranks == (2,)
     assert facts[0].text.endswith("it left no dump")
     assert named(report(0, "dp", 6, 5, "0 1 2 3")) == []
@@ -79,23 +80,23 @@ def test_a_circle_accuses_nobody() -> None:
         report(0, "a", 2, 1, "0 1"), report(1, "a", 1, 1, "0 1"),
         report(1, "b", 2, 1, "0 1"), report(0, "b", 1, 1, "0 1"),
     ]  # fmt: skip
-    facts = StoppedRanks().of(window(*logs))
+    facts = StoppedRanks().of(window(*logs), RunMemory())
     assert [(f.name, f.ranks) for f in facts] == [("negotiate_open", ()), ("no_progress", ())]
     assert "in a circle" in facts[0].text
 
 
 def test_reports_may_come_one_by_one_and_a_rank_is_named_once() -> None:
     watch = StoppedRanks()
-    assert watch.of(window(report(0, "dp", 6, 5, "0 1 2"))) == []
-    assert [f.ranks for f in watch.of(window(report(2, "dp", 5, 5, "0 1 2")))] == [(2,), ()]
-    assert watch.of(window(report(1, "dp", 6, 5, "0 1 2"))) == []
-    assert watch.of(window()) == []
+    assert watch.of(window(report(0, "dp", 6, 5, "0 1 2")), RunMemory()) == []
+    assert [f.ranks for f in watch.of(window(report(2, "dp", 5, 5, "0 1 2")), RunMemory())] == [(2,), ()]
+    assert watch.of(window(report(1, "dp", 6, 5, "0 1 2")), RunMemory()) == []
+    assert watch.of(window(), RunMemory()) == []
 
 
 def test_different_collectives_of_one_number_are_a_mismatch() -> None:
     logs = [report(r, "dp", 6, 5, "0 1 2", op="all_reduce", sizes="[[8]]", sequence="6") for r in (0, 1)]
     logs.append(report(2, "dp", 6, 5, "0 1 2", op="broadcast", sizes="[[8]]", sequence="6"))
-    (fact,) = StoppedRanks().of(window(*logs))
+    (fact,) = StoppedRanks().of(window(*logs), RunMemory())
     assert (fact.name, fact.ranks) == ("log_mismatch", (2,))
     assert (
         fact.text

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from detector.facts import Fact
+from detector.fact import Fact
 from detector.pace import PaceWatch, goes_own_pace, median_of_others, own_pace, step_and_usual
 from detector.verdicts import ChannelVerdict, WindowVerdict
 from features.extract import Extractor, FeatureFrame
+from features.measures.table import RunMemory
 from features.records import Step
 from features.windows import Window, windows
 
@@ -31,7 +32,7 @@ def job(
 
 def facts_of(steps: Iterator[Step]) -> list[Fact]:
     watch = PaceWatch()
-    return [f for w in windows(steps, 12.0) for f in watch.of(w)]
+    return [f for w in windows(steps, 12.0) for f in watch.of(w, RunMemory())]
 
 
 def test_steady_differences_are_no_fault() -> None:
