@@ -33,6 +33,7 @@ from features.baseline import DEPTH
 from features.clock import BACKWARD_S, FEWEST, RANK_SKEW_S
 from features.extract import WARMUP_STEPS
 from features.notices import Notices
+from features.parsers.gpu_columns import column_of
 from features.parsers.telemetry_jsonl import TELEMETRY_JSONL
 from features.parsers.textlog import TEXT_LOG
 from features.records import Host, Process, Step
@@ -277,6 +278,12 @@ def test_example_of_telemetry_is_read_in_full(root: Path) -> None:
     assert (process[1].rank, process[1].workers) == (1, 1)
     assert process[1].cpu_cores == pytest.approx(0.5)
     assert notices.items() == []
+
+
+def test_columns_that_the_page_asks_nvidia_smi_for_are_read(root: Path) -> None:
+    (query,) = re.findall(r"--query-gpu=(\S+)", (root / "docs" / "inputs.md").read_text(encoding="utf-8"))
+    assert len(query.split(",")) > 8
+    assert [name for name in query.split(",") if column_of(name) is None] == []
 
 
 def test_example_of_a_label_can_be_read(root: Path, tmp_path: Path) -> None:
