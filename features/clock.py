@@ -22,6 +22,8 @@ RANK_SKEW_S = 0.5
 """Ranks of one synchronous step finish within milliseconds; a steady distance beyond this is their clocks'."""
 FEWEST = 8
 """Steps needed to estimate an offset."""
+EXACT_S = 1e-5
+"""Matches that are nearer than this differ by the rounding of their times."""
 
 R = TypeVar("R", bound=Record)
 
@@ -144,9 +146,10 @@ def _bursts(f: SourceFile) -> Vector:
 def estimate_offset(steps: Vector, bursts: Vector) -> tuple[float, float] | None:
     """Seconds to add to `bursts` so that they fall on `steps`, and how far apart matched pairs then still are (s).
 
-    The k-th step is matched with the (k+s)-th burst; the shift s whose intervals agree best wins. None where too few.
+    The k-th step is matched with the (k+s)-th burst; the shift s whose intervals agree best wins. Even steps agree at many
+    shifts: of those that chance cannot tell from the best, the one with most pairs wins. None where too few.
     """
-    best: tuple[float, float] | None = None
+    found: list[tuple[int, int, float, float]] = []  # pairs, -|s|, offset, spread
     n = min(len(steps), len(bursts))
     if n < FEWEST:
         return None
@@ -158,9 +161,10 @@ def estimate_offset(steps: Vector, bursts: Vector) -> tuple[float, float] | None
         differences = a[:m] - b[:m]
         offset = float(np.median(differences))
         spread = float(np.mean(np.minimum(np.abs(differences - offset), 1.0)))
-        if best is None or spread < best[1] - 1e-9:
-            best = (offset, spread)
-    return best
+        found.append((m, -abs(s), offset, spread))
+    enough = min(spread for *_, spread in found) * (1.0 + 2.0 / math.sqrt(n)) + EXACT_S
+    *_, offset, spread = max(match for match in found if match[-1] <= enough)
+    return offset, spread
 
 
 def _align_timeline(f: SourceFile, steps: Vector, files: list[SourceFile], notices: Notices) -> None:
