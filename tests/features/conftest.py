@@ -272,6 +272,7 @@ class Layout:
             end = round((self.end_of(k) - self.start - 0.002 + late_s) * 1e6)
             events += [
                 {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": end - 5000, "pid": 1},
+                *({"ph": "X", "name": str(r), "ts": end - 5000 + r, "pid": 1, "dur": 0} for r in range(self.ranks)),
                 {"ph": "E", "ts": end - 3000, "pid": 1},
                 {"ph": "B", "name": "ALLREDUCE", "ts": end - 2000, "pid": 1},
                 {"ph": "E", "ts": end, "pid": 1, "args": {"dtype": "float32", "shape": "[10, 4]"}},
