@@ -23,7 +23,8 @@ class Column(NamedTuple):
     is_certain: bool = False  # nothing but GPU telemetry calls a column so
 
 
-WHO_AND_WHEN = frozenset({"uuid", "pci", "index", "node", "rank", "mig", "name", "time", "date", "clock", "elapsed"})
+WHO = frozenset({"uuid", "pci", "index", "node", "rank", "mig"})
+WHO_AND_WHEN = WHO | {"name", "time", "date", "clock", "elapsed"}
 
 # nvidia-smi --query-gpu, amd-smi metric, rocm-smi, and scripts, after `_canonical`; several words for one key in the order
 # in which they are preferred.
@@ -105,7 +106,6 @@ def words_of(header: str) -> list[str]:
     return [word for word in re.split(r"[^a-z0-9%]+", header.lower()) if word]
 
 
-@lru_cache(maxsize=4096)
 def column_of(header: str) -> Column | None:
     """What a column of this name says; None if nothing that is read here.
 
@@ -114,8 +114,11 @@ def column_of(header: str) -> Column | None:
     >>> column_of("mem"), column_of("utilization.memory [%]")
     (None, None)
     """
-    if len(header) > LONGEST_NAME:
-        return None
+    return _column(header) if len(header) <= LONGEST_NAME else None
+
+
+@lru_cache(maxsize=4096)
+def _column(header: str) -> Column | None:
     text = header.strip().strip('"').lstrip("\ufeff#").strip()
     unit_match = _UNIT.search(text)
     unit = unit_named(unit_match[1]) if unit_match else None

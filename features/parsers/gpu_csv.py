@@ -8,7 +8,7 @@ from features.notices import Notices
 from features.parsers.gpu_columns import TRAINING_WORDS, WHO_AND_WHEN, Column, column_of, words_of
 from features.parsers.gpu_events import remark_in
 from features.parsers.gpu_noheader import columns_without_header, says_nothing
-from features.parsers.gpu_rows import Row, RowReader, clean, delimiter_of
+from features.parsers.gpu_rows import CELL_CAP, Row, RowReader, clean, delimiter_of
 from features.parsers.gpu_samples import Cell, Samples
 from features.parsers.gpu_values import FIELDS, number_of
 from features.parsers.protocol import ParserRow
@@ -40,7 +40,7 @@ def sniff(head: bytes) -> bool:
 
 
 def _cells(line: str) -> list[str]:
-    return [cell.strip().strip('"') for cell in line.split(delimiter_of(line))]
+    return [cell.strip().strip('"')[:CELL_CAP] for cell in line.split(delimiter_of(line))]
 
 
 def is_gpu_header(cells: list[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -31,13 +32,14 @@ class Who(NamedTuple):
     rank: int | None = None
 
 
-def who_of(cells: dict[str, str]) -> Who:
+@lru_cache(maxsize=4096)
+def who_of(cells: tuple[tuple[str, str], ...]) -> Who:
     """Names from the cells of a row; a UUID or an address in a column of indices counts as what it is.
 
-    >>> who_of({"index": "GPU 3", "node": "n1"})
+    >>> who_of((("index", "GPU 3"), ("node", "n1")))
     Who(uuid=None, pci=None, number='3', node='n1', rank=None)
     """
-    known = {key: text.strip() for key, text in cells.items() if plain(text) not in MISSING}
+    known = {key: text.strip() for key, text in cells if plain(text) not in MISSING}
     index, uuid, pci = known.get("index", ""), known.get("uuid"), known.get("pci")
     uuid = index if uuid is None and _UUID.fullmatch(index) else uuid
     if uuid is not None and "mig" in known:

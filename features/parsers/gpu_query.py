@@ -9,7 +9,7 @@ from features.parsers import gpu_events
 from features.parsers.gpu_columns import REASONS, Column
 from features.parsers.gpu_events import Whom, remark_in
 from features.parsers.gpu_identity import gpu_shown
-from features.parsers.gpu_rows import ROW_CAP, clean
+from features.parsers.gpu_rows import CELL_CAP, ROW_CAP, clean
 from features.parsers.gpu_samples import Cell, Samples
 from features.parsers.gpu_values import number_of, pci_of, plain
 from features.parsers.loglines import LineSplitter
@@ -126,7 +126,7 @@ class GpuQuery:
 
     def _process(self, name: str, text: str) -> None:
         if name == "process id" and len(self._processes) < PROCESSES_MAX:
-            self._processes.append(text)
+            self._processes.append(text[:CELL_CAP])
         elif name == "type" and self._processes and ("C" not in text or "M" in text):
             self._processes.pop()  # graphics only, or sharing on purpose through MPS
 

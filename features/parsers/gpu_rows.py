@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from features.notices import Notices
 from features.parsers.loglines import LineSplitter
 
 ROW_CAP = 1 << 16  # bytes; amd-smi's widest rows (140 columns of lists) take 4 KiB
+CELL_CAP = 256  # characters; nothing that is read is longer, and what was read before is kept in mind
 JOINED_MAX = 16  # lines that one quoted cell may span; beyond, the quote is a stray one
 
 OPEN_QUOTE = "quote that is never closed: taken for a stray one"
@@ -91,7 +91,7 @@ class RowReader:
             return
         if any("\n" in cell for cell in cells):
             self._note(BROKEN_CELL, number)
-        yield Row(number, text, [re.split(r"[\r\n]", cell, maxsplit=1)[0].strip() for cell in cells])
+        yield Row(number, text, [cell.partition("\n")[0].strip()[:CELL_CAP] for cell in cells])
 
     def _note(self, text: str, number: int) -> None:
         self._notices.add("warning", text, file=self._file, place=f"line {number}")

@@ -9,9 +9,10 @@ import msgspec
 
 from features.notices import Notices
 from features.parsers import gpu_events
-from features.parsers.gpu_columns import WHO_AND_WHEN, Column
+from features.parsers.gpu_columns import WHO, WHO_AND_WHEN, Column
 from features.parsers.gpu_events import Remark, Whom
 from features.parsers.gpu_identity import Devices, Who, who_of
+from features.parsers.gpu_rows import CELL_CAP
 from features.parsers.gpu_times import SampleClock
 from features.parsers.gpu_values import THERMAL_VIOLATION, pci_in, plain, reasons_of, value_of
 from features.records import Gpu, Record
@@ -47,7 +48,7 @@ class Samples:
     def add(self, ts: float | None, cells: Iterable[Cell], place: str) -> list[Record]:
         """Records of one sample of one GPU; `ts` is None where no sample of the file has a time."""
         chosen = _chosen(cells)
-        who = who_of({key: text for key, (_, text) in chosen.items() if key in WHO_AND_WHEN})
+        who = who_of(tuple((key, text) for key, (_, text) in chosen.items() if key in WHO))
         asked = {key: cell for key, cell in chosen.items() if key not in WHO_AND_WHEN}
         said = gpu_events.what_is_lost([text for _, text in asked.values()])
         if said is not None:
@@ -132,8 +133,12 @@ class Samples:
 
 def _chosen(cells: Iterable[Cell]) -> dict[str, Cell]:
     """One cell for each key: the preferred column that has a value, else the first one."""
-    chosen: dict[str, Cell] = {}
-    for column, text in sorted(cells, key=lambda cell: cell[0].order):
+    given = [cell if len(cell[1]) <= CELL_CAP else (cell[0], cell[1][:CELL_CAP]) for cell in cells]
+    chosen = {cell[0].key: cell for cell in given}
+    if len(chosen) == len(given):
+        return chosen
+    chosen.clear()
+    for column, text in sorted(given, key=lambda cell: cell[0].order):
         known = chosen.get(column.key)
         if known is None or (_says_nothing(known) and not _says_nothing((column, text))):
             chosen[column.key] = (column, text)

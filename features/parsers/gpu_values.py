@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 MISSING = frozenset(
@@ -102,6 +103,7 @@ THROTTLED = "throttled"
 """The reason where the source only says that there is one (AMD)."""
 
 
+@lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """A cell for comparison: lower case, without blanks and brackets around it.
 
@@ -143,6 +145,7 @@ class Value(NamedTuple):
     problem: str = ""
 
 
+@lru_cache(maxsize=65536)  # cells repeat: whole percents, degrees, clocks in steps
 def value_of(field: str, text: str, unit: str = "") -> Value:
     """Read a cell of `field`; a unit in the cell counts more than `unit`, the column's.
 
