@@ -97,7 +97,7 @@ def _root(path: Path) -> Path:
 
 def _candidates(path: Path) -> Iterator[Path]:
     if path.is_file():
-        yield path
+        yield from () if path.name in NEVER_READ else (path,)
         return
     found = [
         p
