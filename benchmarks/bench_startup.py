@@ -6,11 +6,13 @@ python benchmarks/bench_startup.py --repeat 9
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +26,7 @@ PUBLISHED = (
     ("Minder: one call over 15 min of a job's metrics", "about 3.6 s", "NSDI 2025"),
     ("Holmes: one localisation", "15.5 to 30.3 s", "NSDI 2025"),
     ("Mycroft: root cause of a fault", "under 20 s in 60 % of cases", "SOSP 2025"),
-    ("HolisticTraceAnalysis: loading 8 ranks' traces", "6.24 s (12.4 s before)", "its pull request 49"),
+    ("HolisticTraceAnalysis: loading 8 ranks' traces", "6.24 s (12.4 s before)", "its pull requests"),
 )
 
 
@@ -55,6 +57,15 @@ def medians(commands: dict[str, list[str]], repeat: int) -> dict[str, Cost]:
     }
 
 
+def described(run: Path) -> str:
+    """How much there is to score."""
+    said = subprocess.run([RANKWATCH, "score", str(run), "--format", "json"], cwd=ROOT, capture_output=True, check=False).stdout
+    report = json.loads(said)
+    start, end = (datetime.fromisoformat(report["run"][name]) for name in ("start", "end"))
+    megabytes = sum(path.stat().st_size for path in (ROOT / run).rglob("*") if path.is_file()) / 1e6
+    return f"{run}: {report['run']['world_size']} ranks, {(end - start).total_seconds():.0f} s, {megabytes:.1f} MB on disk"
+
+
 def main() -> None:
     """Print medians, ratios and what others have published."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,6 +79,7 @@ def main() -> None:
     }
     found = medians(commands, args.repeat)
     print(f"median of {args.repeat}, Python {sys.version.split()[0]}, {os.cpu_count()} CPUs")
+    print(described(args.run))
     for name, cost in found.items():
         ratio = cost.cpu / found[BARE].cpu
         print(f"  {name:45} {cost.cpu:6.3f} s CPU {cost.wall:6.3f} s wall  {ratio:5.1f} times a bare start")
