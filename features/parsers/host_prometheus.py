@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import cast
+from functools import lru_cache
+from typing import NamedTuple, cast
 
 from features.counters import MACHINE
 from features.notices import Notices
@@ -31,8 +32,19 @@ _ESCAPE = re.compile(r"\\(.)")
 _NODE_LABELS = ("node", "hostname", "Hostname", "host", "instance")
 _NOWHERE = frozenset({"", "localhost", "127.0.0.1", "[::1]"})
 """What an exporter that is asked on its own machine calls it: that names no node."""
+KEPT = 1 << 16
+"""Series whose labels are remembered: they come again in every scrape."""
 _MS_FROM = 1e11
 """Numbers from here on are milliseconds, below it seconds: the one would be in 1973, the other in the year 5138."""
+
+
+class _Series(NamedTuple):
+    """What is known of a series before its value."""
+
+    found: tuple[Meaning, ...]
+    node: str | None
+    cpu: str
+    nodename: str
 
 
 class Prometheus:
@@ -79,9 +91,9 @@ class Prometheus:
             self._titles.read(text)
             return
         sample = _SAMPLE.match(text)
-        labels = _labels(sample["labels"]) if sample is not None else None
-        if sample is not None and labels is not None:
-            self._sample(sample, labels)
+        series = _series(sample["metric"], sample["labels"] or "") if sample is not None else None
+        if sample is not None and series is not None:
+            self._sample(sample, series)
         elif not self._titles.read(text):
             self._damaged()
 
@@ -94,34 +106,31 @@ class Prometheus:
             self._scrape, self._types = self._moments.closed, set()
         self._types.add(metric)
 
-    def _sample(self, sample: re.Match[str], labels: Labels) -> None:
+    def _sample(self, sample: re.Match[str], series: _Series) -> None:
         metric = sample["metric"]
-        found = meanings(metric, labels)
-        if not found and metric not in CLOCKS and metric != NAMES_NODE:
+        if not series.found and metric not in CLOCKS and metric != NAMES_NODE:
             return
         value = reading(sample["value"])
         if value is None:
             if sample["value"].lower().lstrip("+-") not in {"nan", "inf"}:
                 self._damaged()
             return
-        above, self._moments.node = self._moments.node, _node(labels) or self._moments.node
+        above, self._moments.node = self._moments.node, series.node or self._moments.node
         if metric in CLOCKS:
             self._moments.stamp(float(value))
         elif metric == NAMES_NODE:
-            if name := labels.get("nodename"):
-                self._moments.rename(self._moments.node, name)
+            if series.nodename:
+                self._moments.rename(self._moments.node, series.nodename)
         else:
-            self._put(
-                found, int(value == ACTIVE) if metric.endswith("state_id") else value, sample["at"], labels.get("cpu", "")
-            )
+            self._put(series, int(value == ACTIVE) if metric.endswith("state_id") else value, sample["at"])
         self._moments.node = above
 
-    def _put(self, found: list[Meaning], value: int | float, at: str | None, cpu: str) -> None:
-        line, seconds = self._splitter.number, _seconds(at)
-        for meaning in found:
-            series = cpu if meaning.add else ""
+    def _put(self, series: _Series, value: int | float, at: str | None) -> None:
+        line, seconds, cpu = self._splitter.number, _seconds(at), series.cpu
+        for meaning in series.found:
+            part = cpu if meaning.add else ""
             scaled = value if meaning.factor == 1.0 else value * meaning.factor
-            self._moments.put(meaning.device, meaning.name, scaled, line, series=series, add=meaning.add, at=seconds)
+            self._moments.put(meaning.device, meaning.name, scaled, line, series=part, add=meaning.add, at=seconds)
             if meaning.name == "cpu.idle":
                 self._moments.put(MACHINE, "cpus", 1, line, series=cpu, add=True, at=seconds)
 
@@ -129,14 +138,24 @@ class Prometheus:
         self._notices.add("warning", DAMAGED, file=self._file, place=f"line {self._splitter.number}")
 
 
-def _labels(text: str | None) -> Labels | None:
+@lru_cache(maxsize=KEPT)
+def _series(metric: str, text: str) -> _Series | None:
+    """What a series stands for; None if its labels are not well formed."""
+    labels = _labels(text)
+    if labels is None:
+        return None
+    found = tuple(meanings(metric, labels))
+    return _Series(found, _node(labels), labels.get("cpu", ""), labels.get("nodename", ""))
+
+
+def _labels(text: str) -> Labels | None:
     """The labels of a sample; None if they are not well formed."""
     labels: Labels = {}
-    at, end = 0, len(text or "")
-    while at < end:
-        label = _LABEL.match(text or "", at)
+    at = 0
+    while at < len(text):
+        label = _LABEL.match(text, at)
         if label is None:
-            return {} if not (text or "")[at:].strip() else None
+            return None if text[at:].strip() else labels
         labels[label[1]] = _ESCAPE.sub(lambda escape: {"n": "\n"}.get(escape[1], escape[1]), label[2])
         at = label.end()
     return labels
@@ -169,7 +188,7 @@ def sniff(head: bytes) -> bool:
     good = [sample for sample in samples if sample is not None]
     if len(good) * 10 < len(whole) * 9:
         return False
-    used = (meanings(sample["metric"], _labels(sample["labels"]) or {}) or sample["metric"] in CLOCKS for sample in good)
+    used = (meanings(sample["metric"], _labels(sample["labels"] or "") or {}) or sample["metric"] in CLOCKS for sample in good)
     return any(used)
 
 

@@ -30,6 +30,8 @@ class Ethtool:
 
     def read(self, line: str, into: Moments, number: int) -> bool | None:
         """Whether this is a line of such a table; None if it is one that cannot be used."""
+        if not self._in_table and "ethtool" not in line and "NIC stat" not in line:
+            return False
         if command := _COMMAND.match(line):
             self._command, self._in_table = command["device"], False
             return True
@@ -60,7 +62,7 @@ class RdmaStatistic:
 
     def read(self, line: str, into: Moments, number: int) -> bool | None:
         """Whether this is a line of `rdma statistic`."""
-        link = _RDMA.match(line)
+        link = _RDMA.match(line) if line.startswith("link ") else None
         if link is None:
             return False
         words = link["pairs"].split()
@@ -77,6 +79,8 @@ class Tcp:
 
     def read(self, line: str, into: Moments, number: int) -> bool | None:
         """Whether this line counts what TCP sent again; None if its numbers do not fit their names."""
+        if "segments" not in line and ": " not in line:
+            return False
         if again := _SENT_AGAIN.match(line):
             into.put(TCP, "retrans_segs", int(again["value"]), number)
             return True

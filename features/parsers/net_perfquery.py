@@ -49,6 +49,8 @@ class Perfquery:
 
     def read(self, line: str, into: Moments, number: int) -> bool | None:
         """Whether this is a line of perfquery; None if it is one that cannot be used."""
+        if ":" not in line or (line[:1] != "#" and ":.." not in line):
+            return False
         if header := HEADER.match(line):
             name = header["other"] if header["lid"] is None else f"lid {header['lid']}"
             self._device = f"{name}/{header['port']}"

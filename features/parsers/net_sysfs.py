@@ -44,14 +44,14 @@ class Sysfs:
     def read(self, line: str, into: Moments, number: int) -> bool | None:
         """Whether this is a line of such a dump; None if it is one that cannot be used."""
         above, self._heading = self._heading, None
+        if above is None and "/" not in line:
+            return False
         if heading := _HEADING.match(line):
             self._heading = heading["path"]
             return any(pattern.fullmatch(heading["path"]) for pattern in _PATHS)
         if above is not None:
             match = next((m for pattern in _PATHS if (m := pattern.fullmatch(above))), None)
             return _put(match, line.strip(), into, number) if match is not None else False
-        if "/" not in line:
-            return False
         for pattern in _PATHS:
             match = pattern.match(line)
             if match is not None and (value := _VALUE.match(line, match.end())):

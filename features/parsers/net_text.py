@@ -58,7 +58,7 @@ class _Lines:
 
     def read(self, line: str, number: int) -> bool | None:
         """True: counters or what belongs to them. None: a counter that cannot be used. False: anything else."""
-        if prompt := _PROMPT.match(line):
+        if "@" in line and (prompt := _PROMPT.match(line)):
             self._moments.node = prompt["node"]
             return self._counters(prompt["command"], number) or True
         told = self._counters(line, number)
