@@ -70,8 +70,8 @@ class GpuPast(msgspec.Struct):
     top_clock_hz: float = 0.0  # highest while busy
     busy_power_w: list[float] = []
     was_busy: bool = False
-    ecc: int | None = None
-    xid: int | None = None
+    ecc: dict[str, int] = {}  # group -> newest count: one source counts since the start of the driver, another for ever
+    xid: dict[str, int] = {}  # group -> newest code
     streaks: dict[str, int] = {}  # condition -> samples in a row; negative: samples in a row without it
     since: dict[str, float] = {}  # condition -> when the samples in a row with it began
     told: dict[str, str] = {}  # condition -> the sentence that told it

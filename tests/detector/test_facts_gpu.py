@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from detector.catalog import load_catalog
 from detector.fact import Fact
 from detector.facts import FactFinder
-from detector.facts_gpu import ENDS, HOLDS, GpuFacts
+from detector.facts_gpu import ENDS, GpuFacts
+from detector.gpu_conditions import HOLDS
 from features.measures.table import RunMemory
 from features.records import Gpu, Log, Record
 from features.rundir import load_run
@@ -252,9 +253,19 @@ def test_values_that_come_in_parts_are_put_together() -> None:
     assert [f.ts for f in hard(facts(parts))] == [112.0]
 
 
+def test_another_source_that_says_less_or_counts_otherwise_changes_nothing() -> None:
+    slow = node(gpu2=after(12, sm_clock_hz=675e6))
+    less = [Gpu(ts=s.ts + 0.4, gpu=s.gpu, utilization_ratio=0.99, source="b.csv:1") for s in slow]
+    assert [f.ts for f in hard(facts([*slow, *less]))] == [112.0]
+    since_start = [Gpu(ts=s.ts, gpu=s.gpu, ecc_uncorrected=0, xid=0, source="a:1") for s in node()]
+    for_ever = [Gpu(ts=s.ts + 0.4, gpu=s.gpu, ecc_uncorrected=7, source="b:1") for s in node()]
+    assert facts([*since_start, *for_ever]) == []
+
+
 def test_every_word_is_in_the_vocabulary() -> None:
-    source = Path(__file__).resolve().parents[2] / "detector" / "facts_gpu.py"
-    words = set(re.findall(r'"((?:gpu|log)_[a-z0-9_]+)"', source.read_text())) - {"gpu_idle"}
+    ours = Path(__file__).resolve().parents[2] / "detector"
+    source = (ours / "facts_gpu.py").read_text() + (ours / "gpu_conditions.py").read_text()
+    words = set(re.findall(r'"((?:gpu|log)_[a-z0-9_]+)"', source)) - {"gpu_idle"}
     assert len(words) >= 12
     assert words <= set(load_catalog().vocabulary)
 
