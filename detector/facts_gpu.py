@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from detector.fact import Fact, Role
-from detector.gpu_conditions import HOLDS, TELLS, findings
+from detector.gpu_conditions import HOLDS, TELLS, Finding, findings
 from features.measures.gpu import Fleet, GpuPast, Peers, merged, rounds
 from features.measures.table import RunMemory
 from features.parsers.gpu_events import CONTENDED, GPU_LOST, REMAP_FAILED
@@ -56,7 +56,8 @@ class GpuFacts:
             for past in pasts:
                 counted += _counters(past)
                 for fact in self._conditions(past, comparison.without(past.newest)):
-                    held.setdefault((fact.name, past.newest.gpu), fact)
+                    key = (fact.name, past.newest.gpu)
+                    held[key] = fact if fact.hard else held.get(key, fact)
                 past.learn()
             found += [_vanished(past) for past in self._gone() if past.newest.gpu not in told_lost]
         for gpu, ts in told_lost.items():
@@ -78,13 +79,10 @@ class GpuFacts:
                 past.since[name] = past.newest.ts
             if past.streaks[name] <= -ENDS:
                 past.told.pop(name, None)
+                past.proved.pop(name, None)
             if finding is None or past.streaks[name] < finding.holds:
                 continue
-            is_new = name not in past.told
-            text = past.told.setdefault(name, finding.text)
-            role: Role = "root" if is_new and finding.hard else "context"
-            fact = _fact(past, name, text, role=role, hard=role == "root", channel=finding.channel)
-            yield msgspec.structs.replace(fact, ts=past.since[name]) if is_new else fact
+            yield _told(past, finding)
 
     def _gone(self) -> list[GpuPast]:
         """GPUs that are not told of any more, since now, while others of the same source are."""
@@ -97,6 +95,19 @@ class GpuFacts:
                 past.is_gone = True
                 gone.append(past)
         return gone
+
+
+def _told(past: GpuPast, finding: Finding) -> Fact:
+    """A condition for the first time, as proof if it is one and since it began; afterwards as what goes on."""
+    name = finding.name
+    is_proof = finding.hard and not past.proved.get(name, False)
+    is_new = is_proof or name not in past.told
+    past.proved[name] = finding.hard or past.proved.get(name, False)
+    if is_new:
+        past.told[name] = finding.text
+    role: Role = "root" if is_proof else "context"
+    fact = _fact(past, name, past.told[name], role=role, hard=is_proof, channel=finding.channel)
+    return msgspec.structs.replace(fact, ts=past.since[name]) if is_new else fact
 
 
 def _vanished(past: GpuPast) -> Fact:

@@ -75,6 +75,7 @@ class GpuPast(msgspec.Struct):
     streaks: dict[str, int] = {}  # condition -> samples in a row; negative: samples in a row without it
     since: dict[str, float] = {}  # condition -> when the samples in a row with it began
     told: dict[str, str] = {}  # condition -> the sentence that told it
+    proved: dict[str, bool] = {}  # condition -> whether it was told as proof
     is_gone: bool = False
 
     @property

@@ -130,6 +130,14 @@ def test_reasons_speak_for_a_gpu_without_peers(reason: str) -> None:
     assert f"slowed by {reason}" in fact.text
 
 
+def test_what_explained_at_first_may_be_proved_later() -> None:
+    slow: Change = lambda t: {"sm_clock_hz": 900e6} | ({"throttle": ("hw_power_brake",)} if t > 20 else {"throttle": ()})  # noqa: E731
+    slow_and_slower: Change = lambda t: slow(t) | ({"sm_clock_hz": 600e6} if t > 20 else {})  # noqa: E731
+    first, *rest = facts(node(gpu2=slow_and_slower))
+    assert (first.role, first.ts) == ("context", 100.0)
+    assert [(f.role, f.ts) for f in rest if f.hard] == [("root", 100.0)]
+
+
 def test_a_reason_without_effect_and_one_at_rest_are_not_proof() -> None:
     assert facts(node(gpu1=after(5, throttle=("sw_thermal_slowdown",)))) == []
     assert hard(facts(node(gpus=1, gpu0=after(5, throttle=("sw_thermal_slowdown",))))) == []
