@@ -42,12 +42,13 @@ def grade(label: Label, report: Report) -> Grade:
     if not hits:
         return Grade(found=False, rank=False, category=False, cause=False, false_alarms=false_alarms, hours=hours)
     first = hits[0]
+    delay_s = max(0.0, seconds(first.start) - label.start)
     return Grade(
         found=True,
         rank=_is_rank_right(label, first),
         category=first.category in label.accept,
         cause=f"{first.category}/{first.cause}" == label.cause,
-        delay_s=round(max(0.0, seconds(first.start) - label.start), 1),
+        delay_s=round(delay_s, 1) if math.isfinite(delay_s) else None,
         false_alarms=false_alarms,
         extra=sum(i.category not in label.accept for i in hits[1:]),
         said=_said(first),
