@@ -25,7 +25,7 @@ RUNTIME := $(VENV)/.stamp-runtime
 DEV := $(VENV)/.stamp-dev
 INSTALL := PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --root-user-action ignore
 
-.PHONY: help demo test check lint format bundle evaluate bench wheel lock clean
+.PHONY: help demo test check lint format bundle docs evaluate bench wheel lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,11 @@ format: $(DEV) ## write the format that `make lint` checks
 
 bundle: $(RUNTIME) ## retrain the shipped model bundle on the recorded runs
 	$(RANKWATCH) train --runs datasets/runs --leave-out slow_data_r1 --out detector/bundle --replace
+
+docs: $(DEV) ## write the pages and parts of pages that are made from the code
+	@$(PY) -m detector.catalog > docs/catalog.md
+	@$(PY) -m detector.knobs > docs/knobs.md
+	@$(PY) scripts/docs.py
 
 evaluate: $(RUNTIME) ## measure detection and diagnosis on the recorded runs
 	@$(RANKWATCH) evaluate datasets/runs

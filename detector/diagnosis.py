@@ -40,7 +40,7 @@ def diagnose(case: Case, memory: RunMemory, bundle: Bundle, catalog: Catalog) ->
     """The likeliest cause of a case and who is at fault."""
     numbers, found = numbers_of(case, memory)
     evidence = evidence_of(numbers)
-    names = list(catalog.vocabulary)
+    names = bundle.evidence_names  # words that came into the catalog after the training say nothing to this bundle
     row = [[evidence.get(name, 0.0) for name in names]]
     probabilities = dict(zip(bundle.classes, bundle.classify(row, names)[0].tolist(), strict=True))
     ranked = sorted(probabilities.items(), key=lambda item: (-item[1], item[0]))

@@ -8,11 +8,11 @@ import msgspec
 
 from detector.fact import Fact, Role
 from detector.gpu_conditions import HOLDS, TELLS, Finding, findings
+from detector.xids import xid_words
 from features.measures.gpu import Fleet, GpuPast, Peers, merged, rounds
 from features.measures.table import RunMemory
 from features.parsers.gpu_events import CONTENDED, GPU_LOST, REMAP_FAILED
 from features.parsers.gpu_identity import gpu_shown
-from features.parsers.logkernel import APPLICATION, FOLLOWUP
 from features.records import Log
 from features.vocabulary import Channel
 from features.windows import Window
@@ -25,11 +25,6 @@ LOST_ROUNDS, LOST_INTERVALS, LOST_SAMPLES = 5, 4.0, 3
 """A GPU is gone when the others of its source were asked this often without it, over this many of its usual distances,
 after at least this many samples of its own. A file that ends within a round misses one."""
 
-_APPLICATION, _FOLLOWUP = frozenset(APPLICATION.split("|")), frozenset(FOLLOWUP.split("|"))
-_LINK = frozenset({"74", "121", "136", *map(str, range(144, 151)), "155"})
-_MEMORY = frozenset({"48", "64", "92", "95", "140", "156", "157", "168"})
-_LOST = frozenset({"46", "54", "62", "79", "109", "119", "120", "143", "158", "167"})
-_GROUPS = (("log_xid_application", _APPLICATION), ("log_xid_link", _LINK), ("log_xid_memory", _MEMORY), ("log_xid_lost", _LOST))
 
 _OF_LOG: dict[str, tuple[str, Role, bool]] = {
     REMAP_FAILED: ("gpu_ecc", "root", True),
@@ -168,10 +163,8 @@ def _counters(past: GpuPast) -> Iterator[Fact]:
 
 
 def _xid(past: GpuPast, code: str) -> Iterator[Fact]:
-    if code in _FOLLOWUP:
-        return
     text = f"{gpu_shown(past.newest.gpu)} reports Xid {code}"
-    for name in ("log_xid", *(group for group, codes in _GROUPS if code in codes)):
+    for name in xid_words(code):
         yield _fact(past, name, text, role="root", hard=True)
 
 

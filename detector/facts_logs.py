@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from detector.fact import Fact
+from detector.xids import xid_words
 from features.events import EVENT_KINDS
 from features.measures.table import RunMemory
 from features.records import Log
@@ -104,6 +105,8 @@ def _names(log: Log, usual: str, *, has_stepped: bool) -> list[str]:
         return [usual, "log_exception"]  # an exception that tells of a dead worker is both
     if usual == "log_stall_warning" and "per_rank" in log.fields:
         return [usual, "log_mismatch"]  # ranks wait for each other in different collectives
+    if log.event in ("xid", "xid_application", "sxid") and "xid" in log.fields:
+        return list(xid_words(log.fields["xid"])) or [usual]
     if log.event == "nccl_ib_error" and not has_stepped and any(t in log.text for t in GIVEN_UP_BY_RDMA):
         return ["log_rdma_settings"]
     return [usual]

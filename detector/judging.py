@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from detector.verdicts import ChannelVerdict, Judge, WindowVerdict
+from features.errors import SchemaMismatch
 from features.extract import FeatureFrame
-from features.vocabulary import FEATURES, NAMES, Channel
+from features.vocabulary import FEATURES, NAMES, Channel, schema_id
 from models import Bundle
 
 Matrix = npt.NDArray[np.float64]
@@ -31,6 +32,14 @@ def one_sided(values: Matrix) -> Matrix:
 def judge_with(bundle: Bundle) -> Judge:
     """A judge that scores every rank's row of a frame; a channel's score is that of its worst rank."""
     bundle.require_features(NAMES, [f.unit for f in FEATURES])
+    trained_on = bundle.manifest.settings.get("vocabulary")
+    if trained_on != schema_id():
+        raise SchemaMismatch(
+            bundle.id,
+            expected=f"a bundle trained on the vocabulary {schema_id()}",
+            found=f"{trained_on}: the same features, but other deviations of them count",
+            remedy="train it again with `rankwatch train`, or use the shipped one",
+        )
 
     def judge(frame: FeatureFrame) -> WindowVerdict:
         if not len(frame.values) or not np.isfinite(frame.values).any():

@@ -11,7 +11,7 @@ from detector.catalog import Catalog
 from detector.examples import RunExamples, rows_of
 from detector.judging import one_sided
 from detector.simulated import simulate_incidents
-from features.vocabulary import FEATURES, NAMES
+from features.vocabulary import FEATURES, NAMES, schema_id
 from models import Bundle, HealthyRows, LabelledRows, TrainingRun, train_classifier, train_detectors
 
 FALSE_ALARM_RATE = 0.005
@@ -40,7 +40,7 @@ def train_bundle(
     detectors = train_detectors(rows, seed=seed, false_alarm_rate=false_alarm_rate)
     classifier = train_classifier(labelled_rows(examples, catalog, seed))
     return Bundle.assemble(
-        detectors, classifier, runs=training_runs(examples), settings={"catalog": sorted(catalog.causes)}
+        detectors, classifier, runs=training_runs(examples), settings={"vocabulary": schema_id()}
     )
 
 

@@ -78,6 +78,11 @@ class Bundle:
         """The causes that the classifier knows, in the order of its probabilities; empty without a classifier."""
         return () if self.manifest.classifier is None else tuple(self.manifest.classifier.classes)
 
+    @property
+    def evidence_names(self) -> tuple[str, ...]:
+        """What the classifier reads, in order; empty without a classifier."""
+        return () if self.manifest.classifier is None else tuple(self.manifest.classifier.names)
+
     @cached_property
     def limit(self) -> Limit:
         """What a combined score has to pass."""

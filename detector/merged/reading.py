@@ -29,6 +29,7 @@ from features.rundir import (
     merge_records,
     printable,
 )
+from features.snapshots import join_snapshots
 from features.windows import event_time
 
 STREAMED = "timeline"
@@ -85,6 +86,7 @@ def survey(path: Path, progress: Progress = lambda _: None) -> Survey:
             found="; ".join(f"{n.source}: {n.text}" for n in notices.items()[:3]) or "nothing",
             remedy="point at the directory a run wrote, or at one of its files; see docs/inputs.md for what is read",
         )
+    join_snapshots(files, notices)
     clock = Notices()
     shifts = _aligned(files, timelines, clock)
     return Survey(
