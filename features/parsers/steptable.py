@@ -220,6 +220,12 @@ def sniff_parquet(head: bytes) -> bool:
 
 def table_rows(step_map: StepMap | None = None) -> tuple[ParserRow, ...]:
     """The rows for the table of parsers. With a map they take the files that have the map's columns, before all others."""
+    if step_map is None:
+        return (
+            ParserRow(KIND, sniff_parquet, ParquetTable),
+            ParserRow(KIND, sniff_csv, CsvTable),
+            ParserRow(KIND, sniff_jsonl, JsonTable),
+        )
     return (
         ParserRow(KIND, sniff_parquet, partial(ParquetTable, step_map=step_map)),
         ParserRow(KIND, partial(sniff_csv, step_map=step_map), partial(CsvTable, step_map=step_map)),
