@@ -255,8 +255,15 @@ PAUSE_SHARE = 0.05
 """Share of the time that a pause must take to be part of an incident: every long case meets some checkpoint."""
 
 
+CONTEXT = 0.5
+"""How strongly a fact counts that helps to explain but proves nothing."""
+
+
 def _facts(n: CaseNumbers) -> dict[str, float]:
-    return {f.name: 1.0 for f in n.case.facts}
+    strength: dict[str, float] = {}
+    for f in n.case.facts:
+        strength[f.name] = max(strength.get(f.name, 0.0), CONTEXT if f.role == "context" else 1.0)
+    return strength
 
 
 def _or(value: float, otherwise: float) -> float:

@@ -117,7 +117,7 @@ def _incident(case: Case, d: Diagnosis, run_id: str) -> Incident:
         confidence=round(d.confidence, 3),
         severity=_severity(case, "warning" if cause is None else cause.severity),
         ranks=d.ranks,
-        nodes=list(dict.fromkeys(d.numbers.memory.nodes[r] for r in d.ranks if r in d.numbers.memory.nodes)),
+        nodes=_nodes(d),
         start=iso(start) or "",
         end=None if case.is_open else iso(case.last),
         first_step=min(steps, default=None),
@@ -129,6 +129,14 @@ def _incident(case: Case, d: Diagnosis, run_id: str) -> Incident:
         evidence=evidence_items(d),
         fixes=[FixItem(**f.model_dump(include=set(FixItem.model_fields), mode="json")) for f in fixes],
     )
+
+
+def _nodes(d: Diagnosis) -> list[str]:
+    """Nodes of the ranks at fault, or else those that the root facts speak of."""
+    placed = d.numbers.memory.nodes
+    of_ranks = [placed[r] for r in d.ranks if r in placed]
+    of_facts = [f.node for f in d.numbers.case.facts if f.role == "root" and f.node is not None]
+    return list(dict.fromkeys(of_ranks or of_facts))
 
 
 def incident_id(run_id: str, channel: str, start: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
-from features.records import Collective, Host, Process, Record, Step
+from features.records import Collective, Gpu, Host, Process, Record, Step
 
 LENGTHS_S = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0)
 """Window lengths to choose from, seconds: few and round, so that runs of one kind share their windows."""
@@ -30,6 +30,7 @@ def window_length(records: Iterable[Record]) -> float:
     periods: list[float] = []
     samples: list[float] = []
     last_use: dict[str, float] = {}
+    last_sample: dict[str, float] = {}
     for record in records:
         if isinstance(record, Step) and record.duration_s is not None:
             steps.append(record.duration_s)
@@ -40,6 +41,10 @@ def window_length(records: Iterable[Record]) -> float:
             if record.tensor in last_use:
                 periods.append(record.end - last_use[record.tensor])
             last_use[record.tensor] = record.end
+        elif isinstance(record, Gpu):
+            if record.gpu in last_sample:
+                samples.append(record.ts - last_sample[record.gpu])
+            last_sample[record.gpu] = record.ts
         elif isinstance(record, (Host, Process)) and record.interval_s is not None:
             samples.append(record.interval_s)
         if len(steps) >= ENOUGH:
