@@ -11,7 +11,8 @@ import numpy as np
 
 from features.notices import Notices
 from features.parsers.protocol import ParserRow
-from features.parsers.trace_json import Event, Scanner
+from features.parsers.trace_event import Event
+from features.parsers.trace_json import Scanner
 from features.parsers.trace_model import MAX_KEPT, TOO_MANY
 from features.parsers.trace_place import rank_of_file, rank_of_folder
 from features.parsers.trace_spans import Edges, merged

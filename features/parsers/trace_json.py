@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Protocol
+from typing import Final
 
 import msgspec
 
 from features.notices import Notices
+from features.parsers.trace_event import LIST, ONE, Event, Sink
 from features.parsers.trace_mend import Verdict, judge
 
 SLICE_BYTES: Final = 256 * 1024  # decoded at once: large enough to make the call free, small enough to bound memory
@@ -41,38 +42,6 @@ _AGAIN: Final = re.compile(
 _AGAIN_MAYBE: Final = re.compile(rb'[{\]][\s,]{0,4096}(?:"\w{0,64}"?\s{0,4096})?\Z')
 _SEEK: Final = re.compile(rb'"(?:' + _TOP_KEYS + rb')"\s*:')
 _SEEK_MAYBE: Final = re.compile(rb'"\w{0,64}"?\s{0,4096}\Z')
-
-Micros = Annotated[float, msgspec.Meta(ge=-(2.0**62), le=2.0**62)]
-Name = int | str | float | None
-
-
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """What is needed of an event; `ts` and `dur` are microseconds, `ph` is empty for an object that is no event."""
-
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    ts: Micros | None = None
-    dur: Micros | None = None
-    pid: Name = None
-    tid: Name = None
-    args: msgspec.Raw = msgspec.Raw(b"")
-
-
-_LIST: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[Event], strict=False)
-_ONE: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event, strict=False)
-
-
-class Sink(Protocol):
-    """Where events go."""
-
-    def events(self, events: list[Event]) -> None:
-        """Take these events."""
-        ...
-
-    def about(self, key: str, raw: bytes) -> None:
-        """Take the value (perhaps only its beginning) of a key of WANTED that stands beside the events."""
-        ...
 
 
 class Scanner:
@@ -193,7 +162,7 @@ class Scanner:
         if cut <= start or buf[start : start + 1] != b"{":
             return pos
         try:
-            events = _LIST.decode(b"".join((b"[", memoryview(buf)[start:cut], b"]")))
+            events = LIST.decode(b"".join((b"[", memoryview(buf)[start:cut], b"]")))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self._patient = self._offset + cut
             return pos
@@ -214,15 +183,20 @@ class Scanner:
         is_whole = final or window == start + MAX_EVENT_BYTES
         if boundary is None and not is_whole:
             return start
-        judgement = judge(buf, start, boundary.start() + 1 if boundary else window, window, _ONE)
+        judgement = judge(buf, start, boundary.start() + 1 if boundary else window, window, ONE)
         verdict, event, end = judgement
         if verdict is Verdict.SHORT and not is_whole:
             return start
         if verdict is Verdict.SHORT or verdict is Verdict.BROKEN:
             self._torn = self._torn or (self._damage is None and verdict is Verdict.SHORT and final)
-            return self._lose(start, self._lost) + 1
+            self._lose(start, self._lost)
+            return start + 1 if boundary is not None else self._leave(start, window)
         self._take(verdict, event, start)
         return end
+
+    def _leave(self, start: int, window: int) -> int:
+        """Where to go on after damage, when up to `window` no event ends: only one that is not too long is waited for."""
+        return max(start + 1, window - MAX_META_BYTES) if window == start + MAX_EVENT_BYTES else window
 
     def _take(self, verdict: Verdict, event: Event | None, start: int) -> None:
         is_event = event is not None and event.ph != ""

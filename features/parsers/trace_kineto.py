@@ -11,7 +11,8 @@ import msgspec
 from features.notices import Notices
 from features.parsers.protocol import ParserRow
 from features.parsers.trace_build import MICROS, Whose, records_of
-from features.parsers.trace_json import Event, Scanner
+from features.parsers.trace_event import Event
+from features.parsers.trace_json import Scanner
 from features.parsers.trace_model import RankTrace, Transfer
 from features.parsers.trace_names import (
     Known,

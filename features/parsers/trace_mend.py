@@ -8,9 +8,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-MAX_DEPTH: Final = 64  # an event nests some five times; more is damage
+MAX_DEPTH: Final = 16  # an event nests some three times; more is damage, and giving up keeps the search short
 _TRUNCATED: Final = "Input data was truncated"
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|["{}]', re.DOTALL)
+_GAP: Final = re.compile(rb'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)  # up to the next brace that is in no string
+_OPEN, _CLOSE = b"{}"
 _NO_NUMBER: Final = re.compile(r"(?<=[:\[,\s])[-+]?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _CONTROLS: Final = dict.fromkeys(range(32), " ")
 _BAD: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -70,17 +71,20 @@ def _is_json(raw: bytes) -> bool:
 
 def object_end(buf: bytes, start: int, limit: int) -> int | None:
     """Where the object that opens at `start` ends (exclusive); None if not before `limit`."""
-    depth = 0
-    for token in _TOKEN.finditer(buf, start, limit):
-        sign = token[0]
-        if sign == b"{":
+    depth, pos = 0, start
+    while pos < limit:
+        sign = buf[pos]
+        pos += 1
+        if sign == _OPEN:
             depth += 1
-        elif sign == b"}":
+        elif sign == _CLOSE:
             depth -= 1
-            if depth == 0:
-                return token.end()
-        elif sign == b'"':  # no closing quote
+        else:  # a quote that nothing closes
             return None
+        if depth == 0:
+            return pos
         if depth > MAX_DEPTH:
             return None
+        gap = _GAP.match(buf, pos, limit)
+        pos = gap.end() if gap is not None else limit
     return None

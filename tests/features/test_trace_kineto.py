@@ -245,46 +245,6 @@ def test_bare_array_is_read() -> None:
     assert len(steps(read(json.dumps(events).encode())[0])) == 2
 
 
-def test_numbers_no_computer_holds_are_no_obstacle() -> None:
-    records, notices = read(whole(mark("ProfilerStep#1", 0, 10, addr=2**80), kernel(0, 5, 2**70)))
-    assert len(steps(records)) == len(collectives(records)) == 1
-    assert notices == {"no rank named: steps are taken as those of rank 0": 1}
-
-
-@pytest.mark.parametrize("value", [b"nan", b"-inf", b"Infinity", b'"a\xffb"', b'"a\tb"'])
-def test_what_json_forbids_is_read_all_the_same(value: bytes) -> None:
-    data = whole(mark("ProfilerStep#1", 0, 10, note="HERE"), mark("ProfilerStep#2", 10, 10), info=RANK3)
-    records, notices = read(data.replace(b'"HERE"', value))
-    assert [s.step for s in steps(records)] == [1, 2]
-    assert set(notices) <= {"an event that is no valid JSON (bytes, numbers or control characters) was read all the same"}
-
-
-def test_event_with_bare_quotes_is_left_out_and_the_clock_behind_it_found() -> None:
-    data = whole(mark("ProfilerStep#1", 0, 10), mark("NAME", 0, 10), mark("ProfilerStep#2", 10, 10), mark("NAME", 30, 1))
-    records, notices = read(data.replace(b'"NAME"', b'"say "no" twice"'), "rank1.json")
-    assert [s.ts for s in steps(records)] == pytest.approx([1_700_000_000.00001, 1_700_000_000.00002], abs=1e-6)
-    assert notices == {"damaged bytes were skipped": 2}
-
-
-def test_cut_trace_gives_what_came_before() -> None:
-    data = whole(*(mark(f"ProfilerStep#{n}", n * 10, 10) for n in range(5)), info=RANK3)
-    records, notices = read(data[: data.index(b"ProfilerStep#4")])
-    assert [s.step for s in steps(records)] == [0, 1, 2, 3]
-    assert notices == {"the trace is cut off": 1, trace_kineto.NO_CLOCK: 1}
-
-
-def test_long_things_beside_the_events_are_passed() -> None:
-    groups = [{"pg_name": str(n), "ranks": list(range(500))} for n in range(100)]
-    data = whole(mark("ProfilerStep#1", 0, 10), info={**RANK3, "pg_config": groups})
-    notices = Notices()
-    parser = KINETO.make("t.json", notices)
-    for start in range(0, len(data), 997):
-        parser.feed(data[start : start + 997])
-    (info, step) = parser.finish()
-    assert isinstance(info, RunInfo)
-    assert (info.world_size, getattr(step, "rank", None), notices.items()) == (8, 3, [])
-
-
 def test_trace_that_tells_nothing_says_so() -> None:
     records, notices = read(whole(event("aten::mm", "cpu_op", 0, 5)))
     assert (records, notices) == ([], {trace_kineto.NOTHING: 1})

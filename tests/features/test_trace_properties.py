@@ -21,7 +21,8 @@ from features.notices import Notice, Notices
 from features.parsers.protocol import ParserRow
 from features.parsers.trace import TRACE_ROWS
 from features.parsers.trace_byteps import BYTEPS
-from features.parsers.trace_json import Event, Scanner
+from features.parsers.trace_event import Event
+from features.parsers.trace_json import Scanner
 from features.parsers.trace_kineto import KINETO
 from features.parsers.trace_nsys import NSYS
 from features.parsers.trace_nsys_csv import NSYS_CSV
