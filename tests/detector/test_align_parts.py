@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detector.catalog import Catalog
 from detector.merged.counters import Counters, weight_of_sample
+from detector.merged.judging import Judge, length_of_windows
 from detector.merged.layout import Lanes, Layout
 from detector.merged.reading import SLACK_S, stream, survey
 from detector.merged.sampling import Plan, Thinner, plan, weight_of_collective, weight_of_step
@@ -24,9 +26,12 @@ from detector.merged.sketch import ENDS, Sketch
 from detector.merged.spans import Spans
 from detector.merged.tracks import Tracks
 from detector.merged.writer import Event, TraceWriter
+from detector.wiring import score
 from features.records import Collective, Gpu, Host, Log, Net, Phase, Process, Ready, Record, RunInfo, Step
+from features.rhythm import window_length
 from features.rundir import load_run
 from features.windows import event_time
+from models import Bundle
 
 T0 = 1_772_000_000.0
 
@@ -257,7 +262,7 @@ def test_thinner_takes_its_part_of_each_class(part: Fraction, classes: list[str]
 def test_thinner_is_even() -> None:
     thinner = Thinner(Fraction(1, 10))
     taken = [i for i in range(1000) if thinner.passes(0)]
-    assert {b - a for a, b in zip(taken, taken[1:], strict=False)} == {10}  # noqa: RUF007 - said as it is meant
+    assert taken == list(range(9, 1000, 10))
 
 
 COLLECTIVES = st.builds(
@@ -361,6 +366,37 @@ def test_sketch_is_bounded() -> None:
     assert len(stand_ins) == ENDS + 2  # the first moment, and the last end
     assert {r.tensor for r in stand_ins[1:] if isinstance(r, Collective)} == {"grad"}
     assert stand_ins[-1].ts == 3 * ENDS - 0.5
+
+
+# --- judging -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["kill9_r1_mpi", "slow_data_r1_nocache"])
+def test_judged_in_passing_like_scored_whole(root: Path, shipped: Bundle, catalog: Catalog, name: str) -> None:
+    """To the last digit, with records handed over in small batches."""
+    report = score(root / "datasets" / "runs" / name)
+    run = survey(root / "datasets" / "runs" / name)
+    length_s = length_of_windows(run.records, lambda: stream(run))
+    judge = Judge(shipped, catalog, run.id, length_s)
+    records = list(stream(run))
+    for start in range(0, len(records), 7):
+        judge.take(records[start : start + 7])
+    assert length_s == report.windows.length_s
+    assert report.incidents
+    assert judge.incidents() == report.incidents
+    assert judge.late == 0
+
+
+def test_rhythm_of_a_timeline_alone_comes_from_its_collectives(tmp_path: Path) -> None:
+    path = timeline(tmp_path / "timeline.json", [400_000 * i for i in range(1, 40)])
+    run = survey(path)
+    assert length_of_windows(run.records, lambda: stream(run)) == window_length(load_run(path).records) > 1.0
+
+
+def test_records_that_come_after_their_window_are_counted(shipped: Bundle, catalog: Catalog) -> None:
+    judge = Judge(shipped, catalog, "run", 1.0)
+    judge.take([step(at, i) for i, at in enumerate((0.5, 5.5, 4.5, 5.2))])
+    assert judge.late == 1
 
 
 # --- files ---------------------------------------------------------------------------------------------------------------
