@@ -41,13 +41,9 @@ def steps(records: list[Record]) -> list[Step]:
 
 
 def test_numbers_no_computer_holds_are_no_obstacle() -> None:
-    records, notices = read(
-        whole(
-            step(1, addr=2**80),
-            {**step(0), "cat": "kernel", "name": "ncclDevKernel_AllReduce(x)", "args": {"correlation": 2**70}},
-        )
-    )
-    assert [type(r) for r in records] == [RunInfo, Collective, Step]
+    kernel = {**step(0), "cat": "kernel", "name": "ncclDevKernel_AllReduce(x)", "args": {"correlation": 2**70}}
+    records, notices = read(whole(step(1, addr=2**80), kernel))
+    assert [type(r) for r in records] == [RunInfo, Step, Collective]
     assert notices == {"no rank named: steps are taken as those of rank 0": 1}
 
 
@@ -80,9 +76,9 @@ def test_long_things_beside_the_events_are_passed() -> None:
     parser = KINETO.make("t.json", notices)
     for start in range(0, len(data), 997):
         parser.feed(data[start : start + 997])
-    (info, step) = parser.finish()
+    (info, one) = parser.finish()
     assert isinstance(info, RunInfo)
-    assert (info.world_size, getattr(step, "rank", None), notices.items()) == (8, 3, [])
+    assert (info.world_size, getattr(one, "rank", None), notices.items()) == (8, 3, [])
 
 
 @pytest.mark.parametrize("junk", [b'{"ph": "X", "a": ', b"{", b'"', b"[", b'}, "', b"x"])
