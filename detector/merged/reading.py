@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import io
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -110,17 +112,25 @@ def _surveyed(path: Path, root: Path, notices: Notices, progress: Progress) -> S
     row = _kind(path)
     if row is None or row.kind != STREAMED:
         return _read(path, root, notices, progress)
-    name, sketch, kept, digest = printable(path.relative_to(root)), Sketch(), list[Record](), hashlib.sha256()
-    with _opened(path) as file:
-        parser = row.make(name, notices)
-        for chunk in _chunks(file, name, notices):
-            digest.update(chunk)
-            kept += sketch.without_finished(parser.feed(chunk))
-            progress(name)
-        kept += sketch.without_finished(parser.finish())
+    name = printable(path.relative_to(root))
+    try:
+        with _opened(path) as file:
+            return _sketched(Timeline(path=path, row=row, name=name, sketch=Sketch()), file, notices, progress)
+    except OSError as error:
+        notices.add("error", f"cannot be read: {error.strerror or type(error).__name__}", file=name)
+        return None
+
+
+def _sketched(timeline: Timeline, file: io.BufferedIOBase, notices: Notices, progress: Progress) -> tuple[Timeline, SourceFile]:
+    parser, kept, digest = timeline.row.make(timeline.name, notices), list[Record](), hashlib.sha256()
+    for chunk in _chunks(file, timeline.name, notices):
+        digest.update(chunk)
+        kept += timeline.sketch.without_finished(parser.feed(chunk))
+        progress(timeline.name)
+    kept += timeline.sketch.without_finished(parser.finish())
     absolute = bool(getattr(parser, "absolute", True))
-    source = SourceFile(name=name, kind=row.kind, sha256=digest.hexdigest(), records=kept, absolute=absolute)
-    return Timeline(path=path, row=row, name=name, sketch=sketch), source
+    sha256 = digest.hexdigest()
+    return timeline, SourceFile(name=timeline.name, kind=timeline.row.kind, sha256=sha256, records=kept, absolute=absolute)
 
 
 def _kind(path: Path) -> ParserRow | None:
@@ -153,10 +163,10 @@ def _first_time(f: SourceFile) -> float | None:
 
 
 def _finished(timeline: Timeline, progress: Progress) -> Iterator[Collective]:
-    """The finished collectives of a timeline by their end."""
+    """The finished collectives of a timeline by their end; no more than were there before, should it have grown since."""
     held: list[tuple[float, int, Collective]] = []
     newest, number = float("-inf"), 0
-    for record in _again(timeline, progress):
+    for record in islice(_again(timeline, progress), timeline.sketch.collectives):
         record = shift(record, timeline.offset_s) if timeline.offset_s else record
         end = event_time(record)
         newest, number = max(newest, end), number + 1

@@ -341,6 +341,13 @@ def test_a_little_disorder_is_put_in_order(tmp_path: Path) -> None:
     assert max(ends) / 1e6 < SLACK_S
 
 
+def test_a_timeline_that_grows_meanwhile_is_read_as_it_was(tmp_path: Path) -> None:
+    ends = [1000 * i for i in range(1, 50)]
+    run = survey(timeline(tmp_path / "timeline.json", ends))
+    timeline(tmp_path / "timeline.json", [*ends, *(1000 * i for i in range(50, 90))])
+    assert len(list(stream(run))) == 49
+
+
 def test_stand_ins_align_like_the_whole(tmp_path: Path) -> None:
     """More uses than are kept, another tensor first, and a timeline that counts from anywhere."""
     steps = [Step(ts=T0 + 0.05 * k + 0.01 * math.sin(k * k), rank=0, step=k, duration_s=0.05) for k in range(ENDS + 300)]
