@@ -139,11 +139,11 @@ def _layout(run: Survey) -> Layout:
 
 
 def _plan(run: Survey, start: float, max_events: int) -> Plan:
-    fixed, others = weights(run.records)
-    collectives = sum(t.sketch.weight for t in run.timelines)
+    fixed, collectives, others = weights(run.records)
+    collectives += sum(t.sketch.weight for t in run.timelines)
     scratch = Counters(_layout(run), start)
     most = sum(1 for r in run.records if isinstance(r, SAMPLES) for _ in scratch.draw(r))
-    steps = weights(r for r in run.records if isinstance(r, Step))[1]
+    steps = weights(r for r in run.records if isinstance(r, Step)).others
     if fixed + collectives + steps + most <= max_events:
         return Plan()
     return plan(max_events, fixed=fixed, collectives=collectives, others=others)

@@ -124,7 +124,7 @@ def _table(record: Sample) -> tuple[tuple[Series, ...], str]:
         case Host():
             return HOST, ""
         case Gpu():
-            return GPU, f"GPU {record.gpu} "
+            return GPU, f"{record.gpu} " if record.gpu.upper().startswith("GPU") else f"GPU {record.gpu} "
         case Net():
             return NET, f"{record.device} "
         case Cycles():

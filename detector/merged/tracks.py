@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from detector.merged.counters import Counters, Sample, weight_of_sample
 from detector.merged.layout import Layout
@@ -81,16 +82,26 @@ def _whose(record: Sample) -> tuple[str, str]:
     return type(record).__name__, "/".join(str(getattr(record, name, "")) for name in ("rank", "node", "gpu", "device"))
 
 
-def weights(records: Iterable[Record]) -> tuple[int, int]:
-    """How many events draw the kept records at most: those that are always drawn, and those that can be thinned."""
-    fixed = thinned = 0
+class Weights(NamedTuple):
+    """How many events draw some records, at most."""
+
+    fixed: int  # what is always drawn
+    collectives: int
+    others: int  # steps and samples
+
+
+def weights(records: Iterable[Record]) -> Weights:
+    """What it takes to draw these records."""
+    fixed = collectives = others = 0
     for record in records:
         if isinstance(record, Step):
-            thinned += weight_of_step(record)
+            others += weight_of_step(record)
         elif isinstance(record, SAMPLES):
-            thinned += weight_of_sample(record)
+            others += weight_of_sample(record)
+        elif isinstance(record, Collective) and record.end is not None:
+            collectives += weight_of_collective(record)
         elif isinstance(record, Collective):
             fixed += weight_of_collective(record)
         else:
             fixed += not isinstance(record, RunInfo)
-    return fixed, thinned
+    return Weights(fixed, collectives, others)

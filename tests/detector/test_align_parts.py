@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detector.catalog import Catalog
+from detector.merged import write_trace
 from detector.merged.counters import Counters, weight_of_sample
 from detector.merged.judging import Judge, length_of_windows
 from detector.merged.layout import Lanes, Layout
@@ -24,7 +25,7 @@ from detector.merged.reading import SLACK_S, stream, survey
 from detector.merged.sampling import Plan, Thinner, plan, weight_of_collective, weight_of_step
 from detector.merged.sketch import ENDS, Sketch
 from detector.merged.spans import Spans
-from detector.merged.tracks import Tracks
+from detector.merged.tracks import Tracks, weights
 from detector.merged.writer import Event, TraceWriter
 from detector.wiring import score
 from features.records import Collective, Gpu, Host, Log, Net, Phase, Process, Ready, Record, RunInfo, Step
@@ -187,11 +188,11 @@ def test_gpu_counters() -> None:
     )  # fmt: skip
     at = 1_000_000
     assert drawn(gpu) == {
-        ("GPU GPU-7 utilisation", "ratio"): [(at, 0.5)],
-        ("GPU GPU-7 power", "W"): [(at, 300.0)],
-        ("GPU GPU-7 memory used", "bytes"): [(at, 4e10)],
-        ("GPU GPU-7 temperature", "°C"): [(at, 61.0)],
-        ("GPU GPU-7 SM clock", "Hz"): [(at, 1.41e9)],
+        ("GPU-7 utilisation", "ratio"): [(at, 0.5)],
+        ("GPU-7 power", "W"): [(at, 300.0)],
+        ("GPU-7 memory used", "bytes"): [(at, 4e10)],
+        ("GPU-7 temperature", "°C"): [(at, 61.0)],
+        ("GPU-7 SM clock", "Hz"): [(at, 1.41e9)],
     }
     place = layout()
     (own,) = {e.pid for e in Counters(place, T0).draw(Gpu(ts=T0, gpu="GPU-7", rank=3, node="n0", power_w=1.0))}
@@ -373,6 +374,28 @@ def test_sketch_is_bounded() -> None:
     assert len(stand_ins) == ENDS + 2  # the first moment, and the last end
     assert {r.tensor for r in stand_ins[1:] if isinstance(r, Collective)} == {"grad"}
     assert stand_ins[-1].ts == 3 * ENDS - 0.5
+
+
+def test_gpu_samples_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "gpu.csv").write_text(
+        "timestamp, index, uuid, utilization.gpu [%], power.draw [W]\n"
+        "2026/03/01 09:00:00.000, 0, GPU-0c1d, 90 %, 250.00 W\n"
+        "2026/03/01 09:00:02.000, 0, GPU-0c1d, 40 %, 120.00 W\n"
+    )
+    summary = write_trace(tmp_path, tmp_path.parent / "gpu.json", bundle=None)
+    events = json.loads((tmp_path.parent / "gpu.json").read_text())["traceEvents"]
+    assert summary.counts["samples"] == {"found": 2, "drawn": 2}
+    assert [(e["ts"], e["args"]) for e in events if e["name"] == "GPU-0c1d utilisation"] == [
+        (0, {"ratio": 0.9}),
+        (2_000_000, {"ratio": 0.4}),
+    ]
+
+
+def test_kept_collectives_are_thinned_like_the_others() -> None:
+    """Those of a rank's own trace, which is read once."""
+    own = [Collective(ts=T0 + i, tensor="w", op="allreduce", execute_s=0.5, end=T0 + i + 0.5, rank=0) for i in range(9)]
+    hung = Collective(ts=T0, tensor="w", op="allreduce", rank=0)
+    assert weights([*own, hung, step(1.0, 0, sync_s=0.5), RunInfo(ts=T0)]) == (2, 18, 2)
 
 
 # --- judging -------------------------------------------------------------------------------------------------------------
