@@ -39,8 +39,8 @@ class Case(msgspec.Struct):
 
     @property
     def last(self) -> float:
-        """The end of the last unusual window, or the last fact."""
-        return max([f.end for f in self.frames[-1:]] + [f.ts for f in self.facts])
+        """The end of the last unusual window, or the last fact, or until when a fact holds."""
+        return max([f.end for f in self.frames[-1:]] + [f.ts if f.until is None else f.until for f in self.facts])
 
 
 class CaseTracker:
@@ -76,7 +76,7 @@ class CaseTracker:
             case.frames.append(frame)
             case.verdicts.append(verdict)
             case.quiet = 0
-        elif case is not None and not frame.is_warmup:
+        elif case is not None and not frame.is_warmup and frame.end > case.last:
             case.quiet += 1
             case.is_open = case.quiet < QUIET_WINDOWS
 

@@ -24,3 +24,6 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None = None
     source: str = ""
     kind: Literal["log", "telemetry", "timeline", "rule"] = "log"
+    until: float | None = None  # it holds at least until then
+    lost_s: float | None = None  # what it cost, where the fact itself tells
+    slowdown: float | None = None

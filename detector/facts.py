@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from detector.fact import Fact, Role
 from detector.facts_gpu import GpuFacts
 from detector.facts_logs import LogFacts
 from detector.facts_net import NetFacts
+from detector.facts_ranks import StoppedRanks
+from detector.pace import PaceWatch
 from features.measures.machines import GONE
 from features.measures.table import RunMemory
 from features.windows import Window
@@ -20,14 +22,17 @@ ALONE_S = 1.0
 class FactFinder:
     """Finds the facts of each window; remembers what one window alone cannot tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Sequence[Fact] = ()) -> None:
+        """`known`: facts of the whole run, found before its windows; each is given with the window of its time."""
         self._nonfinite: set[int] = set()
         self._told_gone: set[int] = set()
-        self._others = (LogFacts(), GpuFacts(), NetFacts())
+        self._others = (LogFacts(), GpuFacts(), NetFacts(), StoppedRanks(), PaceWatch())
+        self._known = known
 
     def of(self, window: Window, memory: RunMemory) -> list[Fact]:
         """Facts of this window, earliest first."""
         found = [fact for finder in self._others for fact in finder.of(window, memory)]
+        found += [f for f in self._known if window.start <= f.ts < window.end]
         found += [*self._numbers(window), *self._gone(window, memory), *_ends(window)]
         return sorted(found, key=lambda f: (f.ts, f.name, f.ranks, f.text))
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from detector.fact import Fact, Role
@@ -34,7 +35,8 @@ def whatif_facts(table: OpTable, source: str, notices: Notices) -> list[Fact]:
     at = spans(table)[0].end_s
     if result.workers and result.workers_share >= EXPLAINS:
         return [*_worker_facts(table, result, at, source)]
-    return [_fact("slow_rank_rotates", f"{summary(result)}; {_uneven(result)}", at, source, hard=True)]
+    fact = _fact("slow_rank_rotates", f"{summary(result)}; {_uneven(result)}", at, source, hard=True)
+    return [_lasting(fact, table, result)]
 
 
 def summary(r: WhatIf) -> str:
@@ -51,7 +53,7 @@ def _worker_facts(table: OpTable, r: WhatIf, at: float, source: str) -> Iterable
     longer = ", ".join(f"{k} {v:.2f} times" for k, v in sorted(ratios.items(), key=lambda kv: (-kv[1], kv[0])))
     text = f"{who} alone explains {min(r.workers_share, 1.0):.0%} of a step that takes {r.slowdown:.2f} times its ideal"
     text += f": {longer} the median worker's" if longer else ""
-    yield _fact("one_rank_slow", text, at, source, hard=True, ranks=r.workers)
+    yield _lasting(_fact("one_rank_slow", text, at, source, hard=True, ranks=r.workers), table, r)
     after = math.nextafter(at, math.inf)  # what explains a fact is taken after it
     yield _fact("one_rank_slow", f"what-if analysis: {summary(r)}", after, source)
     extra = _extra(table, r.workers[0])
@@ -90,6 +92,12 @@ def _uneven(r: WhatIf) -> str:
         return f"pipeline stage {r.stage} explains {share:.0%} of it: work is spread unevenly, no single worker is slow"
     worst = max(r.by_kind, key=lambda k: (r.by_kind[k], k))
     return f"no worker and no stage explains half of it; most lies in {worst}, whose length varies over the ranks"
+
+
+def _lasting(fact: Fact, table: OpTable, r: WhatIf) -> Fact:
+    """It holds over the whole trace, and cost what the ideal would have saved."""
+    lost_s = (r.original_s - r.ideal_s) * r.steps
+    return msgspec.structs.replace(fact, until=spans(table)[-1].end_s, lost_s=lost_s, slowdown=r.slowdown)
 
 
 def _fact(name: str, text: str, at: float, source: str, *, hard: bool = False, ranks: tuple[int, ...] = ()) -> Fact:

@@ -10,6 +10,7 @@ import numpy as np
 from detector.cases import AFTERMATH_S, Case
 from detector.catalog import Catalog
 from detector.diagnosis import Diagnosis, diagnose, numbers_of
+from detector.pace import step_and_usual
 from detector.report import SEVERITIES, FixItem, Impact, Incident, Severity, iso, rounded
 from detector.wording import evidence_items
 from features.measures.table import RunMemory
@@ -164,17 +165,20 @@ def _severity(case: Case, usual: Severity) -> Severity:
 
 
 def impact(case: Case) -> Impact:
-    """Seconds lost against the usual step, and the slowdown, over the unusual windows."""
+    """Seconds lost against the usual step, and the slowdown, over the unusual windows; or as a fact tells."""
+    told = next((f for f in case.facts if f.slowdown is not None), None)
+    if told is not None:
+        return Impact(lost_s=rounded(told.lost_s, 2), slowdown=rounded(told.slowdown, 2))
     lost, slowdowns = 0.0, []
     for f in case.frames:
         if not math.isfinite(f.unit_s):
             continue
-        step = f.measures.run.get("step", math.nan)
+        step, usual = step_and_usual(f)
         length = f.end - f.start
         if math.isnan(step):
             lost += length if f.measures.run.get("since_step", math.nan) > 2 * f.unit_s else 0.0
             continue
-        slowdown = max(step / f.unit_s, 1.0)
+        slowdown = max(step / usual, 1.0)
         slowdowns.append(slowdown)
         lost += length * (1.0 - 1.0 / slowdown)
     return Impact(

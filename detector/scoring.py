@@ -8,9 +8,12 @@ from pathlib import Path
 import streaming
 from detector.cases import CaseTracker
 from detector.catalog import Catalog
+from detector.fact import Fact
 from detector.facts import FactFinder
+from detector.facts_whatif import whatif_facts
 from detector.incidents import incidents_of
 from detector.judging import judge_with
+from detector.pace import own_pace
 from detector.report import ModelSummary, NoticeItem, Report, RunSummary, WindowSummary, iso
 from detector.verdicts import Walker, WindowVerdict
 from features.extract import Extractor
@@ -33,7 +36,8 @@ def score_path(path: Path, bundle: Bundle, catalog: Catalog, progress: Progress 
 def score_run(run: RunData, bundle: Bundle, catalog: Catalog) -> Report:
     """Score a run that has been read."""
     length_s = window_length(run.records)
-    engine = Engine(bundle, length_s)
+    known = [fact for f in run.files if f.ops is not None for fact in whatif_facts(f.ops, f.name, run.notices)]
+    engine = Engine(bundle, length_s, known=known)
     streaming.run(ListSource(run.records), engine.handle, ListSink[WindowVerdict]())
     engine.finish()
     memory = engine.extractor.memory
@@ -59,13 +63,14 @@ def score_run(run: RunData, bundle: Bundle, catalog: Catalog) -> Report:
 class Engine:
     """Everything that follows one run from window to window."""
 
-    def __init__(self, bundle: Bundle, length_s: float, lateness_s: float = LATENESS_S) -> None:
+    def __init__(self, bundle: Bundle, length_s: float, lateness_s: float = LATENESS_S, known: Sequence[Fact] = ()) -> None:
+        """`known`: facts that need the whole run, which only an archive has."""
         self.extractor = Extractor()
         self.tracker = CaseTracker()
         self.count = self.anomalous = 0
-        self._facts = FactFinder()
+        self._facts = FactFinder(known)
         self._cutter = WindowCutter(length_s, lateness_s)
-        self._walker = Walker(self.extractor, judge_with(bundle))
+        self._walker = Walker(self.extractor, own_pace(judge_with(bundle)))
 
     def handle(self, records: Sequence[Record]) -> list[WindowVerdict]:
         """Take records in about the order of their event time; returns the verdicts of the windows that they closed."""

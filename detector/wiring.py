@@ -11,6 +11,7 @@ from detector.report import NoticeItem, Report
 from detector.scoring import score_run
 from detector.settings import Settings, read_settings
 from features.errors import BundleError, InputError
+from features.parsers.steptable_map import StepMap
 from features.rundir import Progress, RunData, load_run
 from models import Bundle, read_bundle
 
@@ -49,15 +50,21 @@ def learned_files(bundle: Bundle) -> set[str]:
 
 
 def score(
-    path: Path | str, *, bundle: Path | None = None, unseen: Path | None = None, progress: Progress = lambda _: None
+    path: Path | str,
+    *,
+    bundle: Path | None = None,
+    unseen: Path | None = None,
+    step_map: StepMap | None = None,
+    progress: Progress = lambda _: None,
 ) -> Report:
     """Score a run directory or a file: what went wrong, since when, on which rank, and what to do.
 
     `bundle` is a model bundle's directory (default: the shipped one); `unseen` a directory of bundles, of which the one is
-    used that has not learned from this run. Raises RankwatchError for what cannot be read.
+    used that has not learned from this run; `step_map` says what the columns of tables of steps are. Raises RankwatchError for
+    what cannot be read.
     """
     settings = read_settings()
-    run = load_run(Path(path), progress)
+    run = load_run(Path(path), progress, step_map)
     chosen = choose_unseen(unseen, run) if unseen is not None else choose_bundle(bundle, settings)
     report = score_run(run, chosen, load_catalog())
     known = sorted(f.name for f in run.files if f.sha256 in learned_files(chosen))

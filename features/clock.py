@@ -11,6 +11,7 @@ import numpy as np
 
 from features.measures.table import Vector
 from features.notices import Notices
+from features.parsers.flightrecorder import lay_together
 from features.records import Collective, Process, Record, Step
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def align(files: list[SourceFile], notices: Notices) -> None:
     for f in files:
         if f.kind == "telemetry":
             _align_telemetry(f, files, notices)
+    dumps = [f for f in files if f.kind == "flightrecorder"]
+    for f, records in zip(dumps, lay_together([f.records for f in dumps]), strict=True):
+        f.records = records
 
 
 def shift(record: R, by_s: float) -> R:

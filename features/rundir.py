@@ -13,10 +13,12 @@ from pathlib import Path
 import msgspec
 
 from features.clock import align
-from features.errors import UnreadableRun
+from features.errors import SettingsError, UnreadableRun
 from features.notices import Notices
-from features.parsers import PARSERS
+from features.optrace import OpTable
+from features.parsers import PARSERS, parsers_for
 from features.parsers.protocol import ParserRow
+from features.parsers.steptable_map import StepMap
 from features.records import Record, RunInfo, Step
 from features.snapshots import join_snapshots
 from features.windows import order_key
@@ -38,6 +40,7 @@ class SourceFile(msgspec.Struct):
     sha256: str
     records: list[Record]
     absolute: bool = True  # False: its times do not start at the epoch
+    ops: OpTable | None = None  # the operations of a trace, which say more than the records made of them
 
 
 class RunData(msgspec.Struct):
@@ -58,14 +61,23 @@ class RunData(msgspec.Struct):
 Progress = Callable[[str], None]
 
 
-def load_run(path: Path, progress: Progress = lambda _: None) -> RunData:
-    """Read a run directory, or a single file as a run of its own.
+def load_run(path: Path, progress: Progress = lambda _: None, step_map: StepMap | None = None) -> RunData:
+    """Read a run directory, or a single file as a run of its own. `step_map` says what the columns of its tables are.
 
-    Raises UnreadableRun where nothing in it can be used; whatever else is wrong becomes a counted notice.
+    Raises UnreadableRun where nothing in it can be used, SettingsError where no table has the map's columns; whatever else is
+    wrong becomes a counted notice.
     """
     notices = Notices()
     root = _root(path)
-    files = [f for p in _candidates(path) if (f := _read(p, root, notices, progress)) is not None]
+    rows = parsers_for(step_map)
+    files = [f for p in _candidates(path) if (f := _read(p, root, notices, progress, rows)) is not None]
+    if step_map is not None and all(f.kind != "table" for f in files):
+        raise SettingsError(
+            "--map",
+            expected=f"a CSV, JSON-lines or Parquet table with a column of {step_map}",
+            found=f"none in {printable(path)}",
+            remedy="name the table's own columns, as in --map rank=worker,duration_s=batch_time",
+        )
     if not files:
         raise UnreadableRun(
             printable(path),
@@ -121,11 +133,13 @@ def printable(path: Path) -> str:
     return path.as_posix().encode("utf-8", "backslashreplace").decode()
 
 
-def _read(path: Path, root: Path, notices: Notices, progress: Progress) -> SourceFile | None:
+def _read(
+    path: Path, root: Path, notices: Notices, progress: Progress, rows: tuple[ParserRow, ...] = PARSERS
+) -> SourceFile | None:
     name = printable(path.relative_to(root))
     try:
         with _opened(path) as stream:
-            return _parse(stream, name, notices, progress)
+            return _parse(stream, name, notices, progress, rows)
     except OSError as error:
         notices.add("error", f"cannot be opened: {error.strerror or type(error).__name__}", file=name)
         return None
@@ -140,10 +154,12 @@ def _opened(path: Path) -> io.BufferedIOBase:
     return raw
 
 
-def _parse(stream: io.BufferedIOBase, name: str, notices: Notices, progress: Progress) -> SourceFile | None:
+def _parse(
+    stream: io.BufferedIOBase, name: str, notices: Notices, progress: Progress, rows: tuple[ParserRow, ...]
+) -> SourceFile | None:
     chunks = _chunks(stream, name, notices)
     head = next(chunks, b"")
-    row = _recognise(head)
+    row = _recognise(head, rows)
     if row is None:
         notices.add("warning", "empty file" if not head else "not a format that is read here", file=name)
         return None
@@ -155,11 +171,12 @@ def _parse(stream: io.BufferedIOBase, name: str, notices: Notices, progress: Pro
         head = next(chunks, b"")
     records += parser.finish()
     absolute = bool(getattr(parser, "absolute", True))
-    return SourceFile(name=name, kind=row.kind, sha256=digest.hexdigest(), records=records, absolute=absolute)
+    ops = getattr(parser, "ops", None)
+    return SourceFile(name=name, kind=row.kind, sha256=digest.hexdigest(), records=records, absolute=absolute, ops=ops)
 
 
-def _recognise(head: bytes) -> ParserRow | None:
-    return next((row for row in PARSERS if head and row.sniff(head[:SNIFF_BYTES])), None)
+def _recognise(head: bytes, rows: tuple[ParserRow, ...] = PARSERS) -> ParserRow | None:
+    return next((row for row in rows if head and row.sniff(head[:SNIFF_BYTES])), None)
 
 
 def _chunks(stream: io.BufferedIOBase, name: str, notices: Notices) -> Iterator[bytes]:
