@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from detector.commands.options import format_option, progress_bar
+from detector.commands.options import bundle_option, format_option, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,19 +20,35 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("runs", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @format_option
 @click.option("--seed", default=7, show_default=True, help="Seed of everything random.")
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(1), help="Processes.")
 @click.option(
     "--keep", type=click.Path(path_type=Path), default=None, help="Write each bundle here, for `score --unseen-bundle`."
 )
-def command(runs: tuple[Path, ...], form: str, seed: int, jobs: int, keep: Path | None) -> None:
+@click.option(
+    "--cases",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=None,
+    help="Judge cases with sidecars instead.",
+)
+@bundle_option
+def command(
+    runs: tuple[Path, ...], form: str, seed: int, jobs: int, keep: Path | None, cases: Path | None, bundle: Path | None
+) -> None:
     """Judge each labelled run below RUNS by a bundle trained on all the others; then again with each source left out.
 
     A fault counts as found when an incident above "info" starts within it (5 s early and 10 s late are allowed); rank and
     category are those of the first such incident. In healthy runs every incident above "info" is a false alarm.
+
+    With --cases, score single inputs that come with a sidecar instead: category and culprit of the first incident.
     """
+    if bool(runs) == (cases is not None):
+        raise click.UsageError("name directories of labelled runs, or --cases DIR")
+    if cases is not None:
+        _cases(cases, bundle, form)
+        return
     from detector.evaluation import by_fault, evaluate, graded_table, records_of, summary
     from detector.learning import gather
 
@@ -51,6 +67,46 @@ def command(runs: tuple[Path, ...], form: str, seed: int, jobs: int, keep: Path 
     else:
         document = {"runs": graded, "faults": records_of(by_fault(table)), "summary": records_of(summary(table))}
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def _cases(place: Path, bundle: Path | None, form: str) -> None:
+    import msgspec
+
+    from detector.render import stdout_console
+    from detector.sidecars import judge_cases, read_sidecars
+    from detector.wiring import score
+
+    sidecars = read_sidecars(place)
+    with progress_bar("judging", len(sidecars)) as done:
+        judged = []
+        for case in judge_cases(sidecars, lambda path: score(path, bundle=bundle)):
+            judged.append(case)
+            done(case.name)
+    rows: list[Row] = [msgspec.structs.asdict(case) for case in judged]
+    if form == "jsonl":
+        for row in rows:
+            click.echo(msgspec.json.encode(row).decode())
+        return
+    totals = _case_totals(rows)
+    if form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode({"cases": rows, "summary": totals}), indent=2).decode())
+        return
+    shown = [{**row, **{name: _mark(row[name]) for name in ("is_confirmed", "category", "culprit")}} for row in rows]  # type: ignore[arg-type]
+    heads = {"name": "case", "expected": "expected", "is_confirmed": "confirmed", "said": "said", "category": "category"}
+    console = stdout_console()
+    console.print(_table("each case", {**heads, "culprit": "culprit"}, shown))
+    console.print(_table("summary", {"what": "what", "right": "right", "of": "of"}, totals))
+
+
+def _case_totals(rows: Sequence[Row]) -> list[Row]:
+    faulty = [r for r in rows if r["expected"] != "healthy"]
+    groups = {
+        "category, cause confirmed": [r["category"] for r in faulty if r["is_confirmed"]],
+        "category, cause not confirmed": [r["category"] for r in faulty if not r["is_confirmed"]],
+        "healthy, no incident": [r["category"] for r in rows if r["expected"] == "healthy"],
+        "culprit named": [r["culprit"] for r in rows if r["culprit"] is not None],
+    }
+    return [{"what": what, "right": sum(map(bool, values)), "of": len(values)} for what, values in groups.items()]
 
 
 def _show(graded: Sequence[GradedRun], faults: Sequence[Row], totals: Sequence[Row]) -> None:
