@@ -96,7 +96,9 @@ class Spans:
     def incident(self, incident: Incident) -> Iterator[Event]:
         """An incident from its start to its end."""
         pid, begin = self._layout.incidents(), max(self._at(_seconds(incident.start)), 0) if incident.start else 0
-        end = max(self._end if incident.end is None else self._at(_seconds(incident.end)), begin)
+        # It ends with its last window, which may reach beyond the run.
+        end = self._end if incident.end is None else min(self._at(_seconds(incident.end)), self._end)
+        end = max(end, begin)
         tid = self._lane(pid, "incidents", begin, end)
         if tid is not None:
             yield _span(pid, tid, (begin, end), f"{incident.category}/{incident.cause}", "incident", _about(incident))

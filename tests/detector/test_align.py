@@ -185,6 +185,7 @@ def drawn(sick: Path, shipped: Bundle) -> Trace:
 
 def test_trace_keeps_the_rules_of_the_format(drawn: Trace) -> None:
     assert list(flaws(drawn)) == []
+    assert max(e["ts"] + e.get("dur", 0) for e in drawn.events) == round(drawn.other["length_s"] * 1e6)
 
 
 def test_every_record_is_drawn_once(sick: Path, drawn: Trace) -> None:
