@@ -40,7 +40,7 @@ def align(files: list[SourceFile], notices: Notices) -> None:
     _align_ranks([f for f in files if f.kind == "log"], notices)
     logs = _step_ends(files)
     for f in files:
-        if f.kind == "timeline":
+        if f.kind == "timeline" or (f.kind == "trace" and not f.absolute):
             _align_timeline(f, logs, files, notices)
     for f in files:
         if f.kind == "telemetry":

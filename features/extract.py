@@ -140,5 +140,6 @@ class Extractor:
         memory.see_ranks(s.rank for s in window.steps)
         memory.see_ranks(p.rank for p in window.processes)
         memory.see_ranks(t.rank for c in window.collectives for t in c.ready)
+        memory.see_ranks(c.rank for c in window.collectives if c.rank is not None)
         if not memory.ranks and window.collectives:
             memory.see_ranks([0])  # the coordinator writes the timeline: one rank at least

@@ -84,6 +84,10 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True, tag="collective"):
     rank: int | None = None  # whose view, where the trace is one rank's own
     source: str = ""
 
+    def view(self) -> str:
+        """The tensor as one observer sees it: traces of several ranks tell of the same collective once each."""
+        return self.tensor if self.rank is None else f"{self.rank} {self.tensor}"
+
 
 class Cycles(msgspec.Struct, frozen=True, kw_only=True, tag="cycles"):
     """Background cycles of the coordinator that began within one second of event time; `ts` is the last one's start.

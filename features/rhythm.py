@@ -38,9 +38,9 @@ def window_length(records: Iterable[Record]) -> float:
                 lines.append(record.ts - last_line[record.rank])
             last_line[record.rank] = record.ts
         elif isinstance(record, Collective) and record.end is not None:
-            if record.tensor in last_use:
-                periods.append(record.end - last_use[record.tensor])
-            last_use[record.tensor] = record.end
+            if record.view() in last_use:
+                periods.append(record.end - last_use[record.view()])
+            last_use[record.view()] = record.end
         elif isinstance(record, Gpu):
             if record.gpu in last_sample:
                 samples.append(record.ts - last_sample[record.gpu])

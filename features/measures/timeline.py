@@ -45,10 +45,11 @@ def _period(done: list[Collective], memory: RunMemory) -> float:
     for c in done:
         if c.end is None:
             continue
-        if c.tensor in memory.last_use:
-            periods.append(c.end - memory.last_use[c.tensor])
-        memory.last_use[c.tensor] = c.end
-        memory.uses[c.tensor] = memory.uses.get(c.tensor, 0) + 1
+        key = c.view()
+        if key in memory.last_use:
+            periods.append(c.end - memory.last_use[key])
+        memory.last_use[key] = c.end
+        memory.uses[key] = memory.uses.get(key, 0) + 1
     return median(periods)
 
 
