@@ -208,9 +208,7 @@ def render_markdown() -> str:
 
 def _vocabulary_lines(catalog: Catalog) -> list[str]:
     lines = ["", "## Evidence vocabulary", ""]
-    lines += [
-        "Each word is a number of an incident: 0 = not seen or unknown, 1 = plain to see; signed words reach to -1."
-    ]
+    lines += ["Each word is a number of an incident: 0 = not seen or unknown, 1 = plain to see; signed words reach to -1."]
     lines += ["", "| word | group | meaning |", "|---|---|---|"]
     for name, word in catalog.vocabulary.items():
         note = " (signed)" if word.signed else "" if word.computed else " (not computed yet)"

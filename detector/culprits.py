@@ -96,9 +96,7 @@ def _by_surplus(n: CaseNumbers) -> list[Suspect]:
     resent = n.top("retransmits_vs_past")
     if math.isnan(resent) or resent < 1.0:
         return []
-    return _outlier(
-        n, n.of("received_surplus"), SURPLUS, "receives more than its peers: packets are lost there and repeated"
-    )
+    return _outlier(n, n.of("received_surplus"), SURPLUS, "receives more than its peers: packets are lost there and repeated")
 
 
 def _by_finish(n: CaseNumbers) -> list[Suspect]:

@@ -149,9 +149,7 @@ def _timeline(n: CaseNumbers) -> dict[str, float]:
     still_open = any(c.end is None for w in n.case.frames for c in w.open_collectives)
     return {
         "negotiate_long": rise(n.middle("negotiate_vs_past"), 0.5),
-        "negotiate_open": 1.0
-        if still_open
-        else rise(_or(n.top("negotiate_max_vs_past", extreme=True), 0.0) - 3.0, 2.0),
+        "negotiate_open": 1.0 if still_open else rise(_or(n.top("negotiate_max_vs_past", extreme=True), 0.0) - 3.0, 2.0),
         "small_transfers_slow": rise(n.middle("cycle_vs_past") - 0.3, 1.0),
         "transfer_long": rise(n.middle("transfer_vs_past"), 1.0),
         "cycle_gap": -1.0 if cycles_go_on else 1.0 if cycles_stop else rise(_or(gap, 0.0) - 1.0, 2.0),

@@ -44,9 +44,7 @@ class FactFinder:
             role: Role = "cascade" if self._nonfinite else "root"
             self._nonfinite.add(s.rank)
             text = f"rank {s.rank}: loss is {s.loss} in step {s.step}"
-            yield Fact(
-                ts=s.ts, name="loss_nan", role=role, channel="numbers", text=text, ranks=(s.rank,), source=s.source
-            )
+            yield Fact(ts=s.ts, name="loss_nan", role=role, channel="numbers", text=text, ranks=(s.rank,), source=s.source)
 
     def _gone(self, window: Window, memory: RunMemory) -> Iterator[Fact]:
         """A process that is gone while others of the job live on."""
@@ -59,15 +57,11 @@ class FactFinder:
                 role: Role = "cascade" if self._told_gone else "root"
                 self._told_gone.add(rank)
                 text = f"the process of rank {rank} is gone while others of the job live on"
-                yield Fact(
-                    ts=since, name="process_gone", role=role, channel="pace", text=text, ranks=(rank,), kind="telemetry"
-                )
+                yield Fact(ts=since, name="process_gone", role=role, channel="pace", text=text, ranks=(rank,), kind="telemetry")
 
 
 def _ends(window: Window) -> Iterator[Fact]:
     for p in window.phases:
         if p.kind == "exhausted" and p.rank is not None:
             text = f"rank {p.rank} has no more data at step {p.step}"
-            yield Fact(
-                ts=p.ts, name="log_exhausted", role="root", channel="pace", text=text, ranks=(p.rank,), source=p.source
-            )
+            yield Fact(ts=p.ts, name="log_exhausted", role="root", channel="pace", text=text, ranks=(p.rank,), source=p.source)

@@ -39,9 +39,7 @@ def train_bundle(
     )
     detectors = train_detectors(rows, seed=seed, false_alarm_rate=false_alarm_rate)
     classifier = train_classifier(labelled_rows(examples, catalog, seed))
-    return Bundle.assemble(
-        detectors, classifier, runs=training_runs(examples), settings={"vocabulary": schema_id()}
-    )
+    return Bundle.assemble(detectors, classifier, runs=training_runs(examples), settings={"vocabulary": schema_id()})
 
 
 def usual_deviation_floors(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -73,6 +71,4 @@ def labelled_rows(examples: Sequence[RunExamples], catalog: Catalog, seed: int) 
 def training_runs(examples: Sequence[RunExamples]) -> list[TrainingRun]:
     """What the bundle was trained on, for its manifest."""
     whole = [e for e in examples if e.without is None]
-    return [
-        TrainingRun(name=e.name, files=e.files, role="healthy" if e.label.is_healthy else "labelled") for e in whole
-    ]
+    return [TrainingRun(name=e.name, files=e.files, role="healthy" if e.label.is_healthy else "labelled") for e in whole]

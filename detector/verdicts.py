@@ -61,9 +61,7 @@ class Walker:
         return frame, verdict
 
 
-def walk(
-    windows: Iterable[Window], extractor: Extractor, judge: Judge
-) -> Iterator[tuple[Window, FeatureFrame, WindowVerdict]]:
+def walk(windows: Iterable[Window], extractor: Extractor, judge: Judge) -> Iterator[tuple[Window, FeatureFrame, WindowVerdict]]:
     """Judge each window in order."""
     walker = Walker(extractor, judge)
     for window in windows:

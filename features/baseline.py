@@ -69,9 +69,7 @@ class Baseline(msgspec.Struct):
     def early(self, name: str, ranks: list[int]) -> Vector:
         """The level of the first healthy windows per rank: what a slow growth is measured against."""
         found = [self.series.get(f"{name}/{rank}") for rank in ranks]
-        return np.array(
-            [math.nan if s is None or len(s.values) < ENOUGH else float(np.median(s.values[:4])) for s in found]
-        )
+        return np.array([math.nan if s is None or len(s.values) < ENOUGH else float(np.median(s.values[:4])) for s in found])
 
     def recent(self, name: str) -> float:
         """The usual value of the last few healthy windows."""

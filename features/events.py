@@ -52,9 +52,7 @@ EVENTS: tuple[EventKind, ...] = (
     EventKind("process_crashed", "a process crashed on a memory access or an abort", "root", True, PYTHON),
     EventKind("process_terminated", "a process was told to end, because another had failed", "cascade", False, RUNNER),
     EventKind("job_aborted", "the launcher ended the job because a process failed", "cascade", True, RUNNER),
-    EventKind(
-        "death_signal", "the launcher itself was told to end (terminal closed, job cancelled)", "root", True, ELASTIC
-    ),
+    EventKind("death_signal", "the launcher itself was told to end (terminal closed, job cancelled)", "root", True, ELASTIC),
     EventKind(
         "job_cancelled",
         "the batch system ended the job: limit, preemption, request or failed node",

@@ -115,10 +115,7 @@ class Extractor:
     def _has_settled(self, window: Window) -> bool:
         """Steps have been even for a while: a long one among the first (caches, compilation) prolongs the warm-up."""
         memory = self.memory
-        if (
-            memory.origin_step is None
-            or min(memory.last_step.values(), default=0) - memory.origin_step > LONGEST_WARMUP_STEPS
-        ):
+        if memory.origin_step is None or min(memory.last_step.values(), default=0) - memory.origin_step > LONGEST_WARMUP_STEPS:
             return True
         durations = [s.duration_s for s in window.steps if s.duration_s is not None]
         if durations and max(durations) > UNEVEN * statistics.median(durations):

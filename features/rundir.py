@@ -68,9 +68,9 @@ def load_run(path: Path, progress: Progress = lambda _: None, step_map: StepMap 
     wrong becomes a counted notice.
     """
     notices = Notices()
-    root = _root(path)
+    root = root_of(path)
     rows = parsers_for(step_map)
-    files = [f for p in _candidates(path) if (f := _read(p, root, notices, progress, rows)) is not None]
+    files = [f for p in candidates(path) if (f := read_source(p, root, notices, progress, rows)) is not None]
     if step_map is not None and all(f.kind != "table" for f in files):
         raise SettingsError(
             "--map",
@@ -96,7 +96,7 @@ def merge_records(files: list[SourceFile]) -> list[Record]:
     return sorted(_without_repeats(files), key=order_key)
 
 
-def _root(path: Path) -> Path:
+def root_of(path: Path) -> Path:
     """The directory below which files are named. Raises UnreadableRun where there is nothing at `path`."""
     try:
         return path if stat.S_ISDIR(path.stat().st_mode) else path.parent
@@ -107,7 +107,8 @@ def _root(path: Path) -> Path:
         ) from error
 
 
-def _candidates(path: Path) -> Iterator[Path]:
+def candidates(path: Path) -> Iterator[Path]:
+    """Files that may belong to a run, in order of name; raises UnreadableRun where there is nothing at all."""
     if path.is_file():
         yield from () if path.name in NEVER_READ else (path,)
         return
@@ -133,19 +134,21 @@ def printable(path: Path) -> str:
     return path.as_posix().encode("utf-8", "backslashreplace").decode()
 
 
-def _read(
+def read_source(
     path: Path, root: Path, notices: Notices, progress: Progress, rows: tuple[ParserRow, ...] = PARSERS
 ) -> SourceFile | None:
+    """One file with its records; None, and a notice that says why, where it cannot be used."""
     name = printable(path.relative_to(root))
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             return _parse(stream, name, notices, progress, rows)
     except OSError as error:
         notices.add("error", f"cannot be opened: {error.strerror or type(error).__name__}", file=name)
         return None
 
 
-def _opened(path: Path) -> io.BufferedIOBase:
+def opened(path: Path) -> io.BufferedIOBase:
+    """The file's bytes, unpacked where it is a gzip whatever its name says."""
     raw = path.open("rb")
     if raw.read(2) == GZIP_MAGIC:
         raw.close()
@@ -157,9 +160,9 @@ def _opened(path: Path) -> io.BufferedIOBase:
 def _parse(
     stream: io.BufferedIOBase, name: str, notices: Notices, progress: Progress, rows: tuple[ParserRow, ...]
 ) -> SourceFile | None:
-    chunks = _chunks(stream, name, notices)
+    chunks = chunks_of(stream, name, notices)
     head = next(chunks, b"")
-    row = _recognise(head, rows)
+    row = recognise(head, rows)
     if row is None:
         notices.add("warning", "empty file" if not head else "not a format that is read here", file=name)
         return None
@@ -175,11 +178,12 @@ def _parse(
     return SourceFile(name=name, kind=row.kind, sha256=digest.hexdigest(), records=records, absolute=absolute, ops=ops)
 
 
-def _recognise(head: bytes, rows: tuple[ParserRow, ...] = PARSERS) -> ParserRow | None:
+def recognise(head: bytes, rows: tuple[ParserRow, ...] = PARSERS) -> ParserRow | None:
+    """The first row that knows these first bytes; None for none."""
     return next((row for row in rows if head and row.sniff(head[:SNIFF_BYTES])), None)
 
 
-def _chunks(stream: io.BufferedIOBase, name: str, notices: Notices) -> Iterator[bytes]:
+def chunks_of(stream: io.BufferedIOBase, name: str, notices: Notices) -> Iterator[bytes]:
     """Chunks until the end, or until a damaged archive gives no more."""
     chunk = bytearray()
     while True:

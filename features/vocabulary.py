@@ -57,10 +57,7 @@ FEATURES: tuple[Feature, ...] = (
         _f(f"{p}_vs_past", "steps", "step", 0.05, f"change of mean time in {m}, as a share of the usual step")
         for p, m in _PHASES
     ),
-    *(
-        _f(f"{p}_vs_peers", "steps", "step", 0.05, f"{m}: this rank less the median rank, in usual steps")
-        for p, m in _PHASES
-    ),
+    *(_f(f"{p}_vs_peers", "steps", "step", 0.05, f"{m}: this rank less the median rank, in usual steps") for p, m in _PHASES),
     _f("local_vs_past", "steps", "step", 0.05, "change of all time outside collectives, as a share of the usual step"),
     _f(
         "local_vs_peers",

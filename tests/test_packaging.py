@@ -72,9 +72,7 @@ def without_extras(project: dict[str, Any], tmp_path_factory: pytest.TempPathFac
     optional = declared(project, "train", "kafka", "agent") - declared(project)
     for module, owners in importlib.metadata.packages_distributions().items():
         if module.isidentifier() and {canonicalize_name(owner) for owner in owners} <= optional:
-            (folder / f"{module}.py").write_text(
-                f"raise ModuleNotFoundError('{module} is out of reach', name='{module}')"
-            )
+            (folder / f"{module}.py").write_text(f"raise ModuleNotFoundError('{module} is out of reach', name='{module}')")
     assert {"sklearn.py", "pyod.py", "onnx.py", "kafka.py"} <= {path.name for path in folder.iterdir()}
     return folder
 

@@ -28,9 +28,7 @@ from features.errors import InputError
     metavar="FIELD=COLUMN,...",
     help="What the columns of a table of steps are (CSV, JSON lines, Parquet), as in rank=worker,duration_s=batch_time.",
 )
-def command(
-    runs: tuple[Path, ...], form: str, bundle: Path | None, unseen_bundle: Path | None, columns: str | None
-) -> int:
+def command(runs: tuple[Path, ...], form: str, bundle: Path | None, unseen_bundle: Path | None, columns: str | None) -> int:
     """Score RUNS: directories that training jobs left behind, or single files of them.
 
     Timeline, logs and telemetry are recognised by their content. What cannot be read is reported as a notice.

@@ -22,14 +22,14 @@ from features.records import Collective, Record
 from features.rundir import (
     Progress,
     SourceFile,
-    _candidates,
-    _chunks,
-    _opened,
-    _read,
-    _recognise,
-    _root,
+    candidates,
+    chunks_of,
     merge_records,
+    opened,
     printable,
+    read_source,
+    recognise,
+    root_of,
 )
 from features.snapshots import join_snapshots
 from features.windows import event_time
@@ -72,10 +72,10 @@ class Survey(msgspec.Struct):
 
 def survey(path: Path, progress: Progress = lambda _: None) -> Survey:
     """Read a run directory or a single file once. Raises UnreadableRun where nothing in it can be used."""
-    notices, root = Notices(), _root(path)
+    notices, root = Notices(), root_of(path)
     files: list[SourceFile] = []
     timelines: list[tuple[Timeline, SourceFile]] = []
-    for candidate in _candidates(path):
+    for candidate in candidates(path):
         found = _surveyed(candidate, root, notices, progress)
         if isinstance(found, tuple):
             timelines.append(found)
@@ -111,10 +111,10 @@ def stream(run: Survey, progress: Progress = lambda _: None) -> Iterator[Record]
 def _surveyed(path: Path, root: Path, notices: Notices, progress: Progress) -> SourceFile | tuple[Timeline, SourceFile] | None:
     row = _kind(path)
     if row is None or row.kind != STREAMED:
-        return _read(path, root, notices, progress)
+        return read_source(path, root, notices, progress)
     name = printable(path.relative_to(root))
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             return _sketched(Timeline(path=path, row=row, name=name, sketch=Sketch()), file, notices, progress)
     except OSError as error:
         notices.add("error", f"cannot be read: {error.strerror or type(error).__name__}", file=name)
@@ -123,7 +123,7 @@ def _surveyed(path: Path, root: Path, notices: Notices, progress: Progress) -> S
 
 def _sketched(timeline: Timeline, file: io.BufferedIOBase, notices: Notices, progress: Progress) -> tuple[Timeline, SourceFile]:
     parser, kept, digest = timeline.row.make(timeline.name, notices), list[Record](), hashlib.sha256()
-    for chunk in _chunks(file, timeline.name, notices):
+    for chunk in chunks_of(file, timeline.name, notices):
         digest.update(chunk)
         kept += timeline.sketch.without_finished(parser.feed(chunk))
         progress(timeline.name)
@@ -135,8 +135,8 @@ def _sketched(timeline: Timeline, file: io.BufferedIOBase, notices: Notices, pro
 
 def _kind(path: Path) -> ParserRow | None:
     try:
-        with _opened(path) as file:
-            return _recognise(next(_chunks(file, "", Notices()), b""))
+        with opened(path) as file:
+            return recognise(next(chunks_of(file, "", Notices()), b""))
     except OSError:
         return None  # reading says what is the matter
 
@@ -179,8 +179,8 @@ def _finished(timeline: Timeline, progress: Progress) -> Iterator[Collective]:
 def _again(timeline: Timeline, progress: Progress) -> Iterator[Collective]:
     told = Notices()  # the first pass has said it all
     parser = timeline.row.make(timeline.name, told)
-    with _opened(timeline.path) as file:
-        for chunk in _chunks(file, timeline.name, told):
+    with opened(timeline.path) as file:
+        for chunk in chunks_of(file, timeline.name, told):
             yield from (r for r in parser.feed(chunk) if isinstance(r, Collective) and r.end is not None)
             progress(timeline.name)
     yield from (r for r in parser.finish() if isinstance(r, Collective) and r.end is not None)

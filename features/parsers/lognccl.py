@@ -34,16 +34,12 @@ NCCL_WORDINGS: tuple[Wording, ...] = (
         "onnect to",
         r"NCCL WARN .*?[Cc]onnect to (?P<address>\S+) (?:failed|returned) ?:? ?(?P<reason>[\w ]+)",
     ),
-    wording(
-        "nccl_remote_error", "onnection closed by remote peer", r"[Cc]onnection closed by remote peer (?P<peer>\S+)"
-    ),
+    wording("nccl_remote_error", "onnection closed by remote peer", r"[Cc]onnection closed by remote peer (?P<peer>\S+)"),
     wording("nccl_remote_error", "remote process exited or there was a network error"),
     wording("nccl_remote_error", "ncclRemoteError"),
     wording("nccl_error", "communicator was aborted", r"NCCL communicator was aborted on rank (?P<rank>\d+)"),
     wording("nccl_error", "Some NCCL operations have failed or timed out"),
-    wording(
-        "nccl_error", "nccl", r"(?P<reason>nccl(?:UnhandledCuda|System|Internal)Error|ncclInvalid(?:Usage|Argument)): "
-    ),
+    wording("nccl_error", "nccl", r"(?P<reason>nccl(?:UnhandledCuda|System|Internal)Error|ncclInvalid(?:Usage|Argument)): "),
     wording("cuda_oom", "NCCL WARN", r"NCCL WARN .*Cuda failure (?:\d+ )?'out of memory'"),
     wording("cuda_not_ready", "NCCL WARN", r"NCCL WARN .*Cuda failure (?:\d+ )?'system not yet initialized'"),
     wording("cuda_error", "NCCL WARN", r"NCCL WARN .*Cuda failure (?P<reason>.*)"),

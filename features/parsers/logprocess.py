@@ -6,9 +6,7 @@ from features.parsers.logwording import Wording, wording
 
 _HOROVOD = (
     wording("mismatch", "ismatch", r"Mismatched (?P<what>[\w /]+?)[:.] (?P<detail>One rank .*|.*another rank.*)"),
-    wording(
-        "mismatch", "same name", r"(?P<detail>tensor with the same name as another tensor that is currently being)"
-    ),
+    wording("mismatch", "same name", r"(?P<detail>tensor with the same name as another tensor that is currently being)"),
     wording("mismatch", "but another rank", r"(?P<detail>One rank .*but another rank.*)"),
     wording(
         "connection_lost",
@@ -51,9 +49,7 @@ _TORCH = (
         "dump signal",
         r"dump signal due to a collective timeout from (?:local |global )?rank (?P<first>\d+)",
     ),
-    wording(
-        "collective_desync", "mismatch between collectives", r"Detected mismatch between collectives(?P<detail>.*)"
-    ),
+    wording("collective_desync", "mismatch between collectives", r"Detected mismatch between collectives(?P<detail>.*)"),
     wording("gloo_connect_failed", "connectFullMesh failed", r"Gloo connectFullMesh failed with (?P<reason>.*)"),
     wording("loopback_address", "Using the loopback address as fallback"),
     wording(

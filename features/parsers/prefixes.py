@@ -14,9 +14,7 @@ from typing import NamedTuple
 PENDING_CAP = 1 << 20  # characters of one unfinished logical line; the rest of a longer one is dropped
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-_TAG = re.compile(
-    r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4} ?)?\[(?:[\w.@-]*?\d+,)?(\d{1,9})\]<(stdout|stderr|stddiag)>: ?"
-)
+_TAG = re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4} ?)?\[(?:[\w.@-]*?\d+,)?(\d{1,9})\]<(stdout|stderr|stddiag)>: ?")
 _BARE_TAG = re.compile(r"\[(?:\d+,)?(\d{1,9})\]<(stdout|stderr|stddiag)>:")
 
 

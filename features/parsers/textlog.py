@@ -30,9 +30,7 @@ BAD_UTF8 = "bytes that are not UTF-8 replaced"
 _MISSING = {"zone": NO_ZONE, "year": NO_YEAR, "date": NO_DATE, "boot": FROM_BOOT}
 
 _FILE_RANK = re.compile(r"(?:^|[/._-])rank[._-]?(\d{1,7})(?=[/._-]|$)")
-_GLUED = re.compile(
-    r"(?<=[\]%])(?=(?:WARNING|ERROR|INFO|CRITICAL|Traceback)\b)"
-)  # a message right after a progress bar
+_GLUED = re.compile(r"(?<=[\]%])(?=(?:WARNING|ERROR|INFO|CRITICAL|Traceback)\b)")  # a message right after a progress bar
 
 
 def sniff(head: bytes) -> bool:

@@ -84,9 +84,7 @@ STEP_WORDINGS: tuple[StepWording, ...] = (
     # TensorFlow's estimators
     _row(" sec)", rf"loss = (?P<loss>{_N}), step = (?P<step>\d+) \((?P<took>{_N}) sec\)"),
     # MXNet
-    _row(
-        "samples/sec", rf"Epoch\[(?P<epoch>\d+)\] Batch \[(?:\d+-)?(?P<step>\d+)\]\s+Speed: (?P<rate>{_N}) samples/sec"
-    ),
+    _row("samples/sec", rf"Epoch\[(?P<epoch>\d+)\] Batch \[(?:\d+-)?(?P<step>\d+)\]\s+Speed: (?P<rate>{_N}) samples/sec"),
     # fairseq
     _row(" / ", rf"epoch (?P<epoch>\d+): +(?P<step>\d+) / (?P<total>\d+) loss=(?P<loss>{_N})", pairs=True),
     # the dictionaries that the Hugging Face trainer prints

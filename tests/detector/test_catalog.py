@@ -43,19 +43,16 @@ configuration/unknown-setting configuration/cpu-oversubscription
 LOOKS = [
     (
         "compute/slow-rank",
-        "one_rank_slow=1 wait_on_others=1 local_forward=0.9 local_backward=0.1 negotiate_long=0.9 one_rank_last=1"
-        " cpu_high=0.3",
+        "one_rank_slow=1 wait_on_others=1 local_forward=0.9 local_backward=0.1 negotiate_long=0.9 one_rank_last=1 cpu_high=0.3",
     ),
     ("compute/slow-rank", "one_rank_slow=0.8 wait_on_others=0.9 local_forward=1"),
     (
         "resource/cpu-quota",
-        "one_rank_slow=1 wait_on_others=0.8 local_forward=0.4 local_backward=0.4 phases_even=1 cpu_low=0.9"
-        " negotiate_long=0.5",
+        "one_rank_slow=1 wait_on_others=0.8 local_forward=0.4 local_backward=0.4 phases_even=1 cpu_low=0.9 negotiate_long=0.5",
     ),
     (
         "resource/cpu-quota",
-        "one_rank_slow=1 wait_on_others=0.9 local_forward=0.5 local_backward=0.4 phases_even=1 cpu_low=0.8"
-        " status_stopped=0.9",
+        "one_rank_slow=1 wait_on_others=0.9 local_forward=0.5 local_backward=0.4 phases_even=1 cpu_low=0.8 status_stopped=0.9",
     ),
     ("io/slow-data-loading", "one_rank_slow=1 wait_on_others=1 local_data=1 negotiate_long=0.3"),
     ("io/slow-data-loading", "one_rank_slow=1 wait_on_others=1 local_data=0.95 one_rank_last=1 workers_idle=0.8"),
@@ -96,8 +93,7 @@ LOOKS = [
     ("numerical/desync-init", "param_norm_desync=1 param_desync_from_start=1 whole_run=1"),
     (
         "io/uneven-batches",
-        "batch_uneven=1 one_rank_slow=1 wait_on_others=1 whole_run=1 phases_even=1 local_forward=0.5"
-        " local_backward=0.5",
+        "batch_uneven=1 one_rank_slow=1 wait_on_others=1 whole_run=1 phases_even=1 local_forward=0.5 local_backward=0.5",
     ),
     ("io/uneven-shards", "log_exhausted=1 join_seen=1"),
     (

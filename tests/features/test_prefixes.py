@@ -97,9 +97,7 @@ def test_prefixes_of_platforms(text: str, peeled: Peeled) -> None:
     assert peel(text) == peeled
 
 
-@pytest.mark.parametrize(
-    "text", ["", "Oh", "  raise x", "[3] Oh", "a | b", "step 3 | loss 2", "kernel panic", "(see below)"]
-)
+@pytest.mark.parametrize("text", ["", "Oh", "  raise x", "[3] Oh", "a | b", "step 3 | loss 2", "kernel panic", "(see below)"])
 def test_ordinary_text_has_no_prefix(text: str) -> None:
     assert peel(text) is None
 

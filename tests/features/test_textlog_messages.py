@@ -266,9 +266,7 @@ def test_tag_is_worth_more_than_a_rank_within_a_group() -> None:
 def test_node_of_a_message() -> None:
     assert logs("(W pid=7, ip=10.0.0.9) Killed\n")[0].node == "10.0.0.9"
     assert logs("alpha:7:8 [0] x.cc:1 NCCL WARN trouble\n")[0].node == "alpha"
-    assert (
-        logs("Apr  5 06:07:08 gamma kernel: [1.000001] Out of memory: Killed process 7 (python)\n")[0].node == "gamma"
-    )
+    assert logs("Apr  5 06:07:08 gamma kernel: [1.000001] Out of memory: Killed process 7 (python)\n")[0].node == "gamma"
 
 
 def test_long_messages_are_kept_short() -> None:

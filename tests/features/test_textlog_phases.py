@@ -43,14 +43,10 @@ def test_phases(line: str, kind: str, duration: float | None, step: int | None, 
 
 
 def test_phases_in_other_words() -> None:
-    assert [p.kind for p in phases("Epoch 00003: val_loss improved from 2 to 1, saving model to /x\n")] == [
-        "checkpoint"
-    ]
+    assert [p.kind for p in phases("Epoch 00003: val_loss improved from 2 to 1, saving model to /x\n")] == ["checkpoint"]
     assert [(p.kind, p.duration_s) for p in phases("Saved checkpoint /x/y.pt in 12.5 s\n")] == [("checkpoint", 12.5)]
     assert [(p.kind, p.duration_s) for p in phases("Validation took 3.5 s\n")] == [("validation", 3.5)]
-    assert [(p.kind, p.duration_s) for p in phases("{'eval_loss': 1.5, 'eval_runtime': 2.5}\n")] == [
-        ("validation", 2.5)
-    ]
+    assert [(p.kind, p.duration_s) for p in phases("{'eval_loss': 1.5, 'eval_runtime': 2.5}\n")] == [("validation", 2.5)]
 
 
 def test_facts_of_the_run() -> None:

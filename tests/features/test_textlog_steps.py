@@ -169,9 +169,7 @@ def test_examples_without_step_numbers_are_numbered_in_order() -> None:
 
 
 def test_keras_bars_give_durations_of_an_epoch() -> None:
-    text = (
-        "Epoch 1/9\n4/4 [====] - 8s 2s/step - loss: 1.5 - acc: 0.1\nEpoch 2/9\n4/4 [====] - 16s 4s/step - loss: 1.25\n"
-    )
+    text = "Epoch 1/9\n4/4 [====] - 8s 2s/step - loss: 1.5 - acc: 0.1\nEpoch 2/9\n4/4 [====] - 16s 4s/step - loss: 1.25\n"
     assert [(s.step, s.epoch, s.duration_s, s.loss) for s in steps(text)] == [(8, 1, 2.0, 1.5), (12, 2, 4.0, 1.25)]
 
 
