@@ -95,6 +95,7 @@ def test_a_rank_that_comes_later_has_its_own_past() -> None:
 def test_early_is_the_level_of_the_first_windows() -> None:
     b = learned(*(measured([0], {"rss": [v]}) for v in (1.0, 2.0, 3.0, 4.0, 50.0, 60.0, 70.0)))
     assert b.early("rss", [0]).tolist() == [2.5]
+    assert learned(*(measured([0], {"rss": [v]}) for v in (1.0, 2.0, 9.0))).early("rss", [0]).tolist() == [2.0]
     assert np.isnan(b.early("rss", [1])).all()
     assert np.isnan(learned(*(measured([0], {"rss": [1.0]}) for _ in range(2))).early("rss", [0])).all()
 
@@ -110,6 +111,7 @@ def test_recent_is_the_level_of_the_last_windows() -> None:
     b = learned(*(measured([0], grad=v) for v in (100.0, 1.0, 2.0, 3.0, 8.0)))
     assert b.recent("grad") == 2.5
     assert b.run("grad") == 3.0
+    assert learned(*(measured([0], grad=v) for v in (1.0, 2.0, 9.0))).recent("grad") == 2.0
     assert math.isnan(b.recent("loss"))
     assert math.isnan(learned(*(measured([0], grad=1.0) for _ in range(2))).recent("grad"))
 
@@ -122,6 +124,7 @@ def test_recent_follows_a_past_that_is_thinned() -> None:
 def test_best_is_the_lowest_value() -> None:
     b = learned(*(measured([0], loss=v) for v in (3.0, 0.0, 2.0)))
     assert b.best("loss") == 0.0
+    assert math.isnan(learned(measured([0], loss=1.0), measured([0], loss=2.0)).best("loss"))
     assert math.isnan(b.best("grad"))
     assert math.isnan(learned(*(measured([0], loss=1.0) for _ in range(2))).best("loss"))
 

@@ -60,6 +60,11 @@ def test_time_outside_collectives(step: Make, window: Cut, memory: Remember, sai
     assert column(m, "local") == pytest.approx([local], nan_ok=True)
 
 
+def test_time_outside_collectives_is_a_mean(step: Make, window: Cut, memory: Remember) -> None:
+    m = measured(window(*(step(0, k, 0.1, forward_s=v) for k, v in enumerate((0.1, 0.1, 0.4)))), memory(1))
+    assert column(m, "local") == pytest.approx([0.2])
+
+
 def test_step_time_of_the_run_is_a_median_and_its_longest_a_maximum(step: Make, window: Cut, memory: Remember) -> None:
     run = memory(2)
     m = measured(window(*(step(k % 2, k, 0.1 * k, duration_s=v) for k, v in enumerate((0.1, 0.3, 0.2, 5.0)))), run)
@@ -78,7 +83,7 @@ def test_the_newest_step_time_is_remembered_through_silence(step: Make, window: 
 
 
 def test_batch_loss_and_gradients_are_medians(step: Make, window: Cut, memory: Remember) -> None:
-    said = [step(0, k, 0.1, batch=b, loss=v, grad_norm=10 * v) for k, (b, v) in enumerate([(64, 1.0), (64, 3.0), (7, 2.0)])]
+    said = [step(0, k, 0.1, batch=b, loss=v, grad_norm=10 * v) for k, (b, v) in enumerate([(64, 1.0), (64, 9.0), (7, 2.0)])]
     m = measured(window(*said), memory(2))
     assert column(m, "batch") == pytest.approx([64.0, math.nan], nan_ok=True)
     assert (m.run["loss"], m.run["grad"]) == (2.0, 20.0)
@@ -157,7 +162,7 @@ def test_weights_that_are_no_number_on_one_rank(step: Make, window: Cut, memory:
         ([1.0, 2.0, 8.0], [-1.0, 0.0, 2.0]),
         ([1.0, 1.0, 1.0, 4.0], [0.0, 0.0, 0.0, 2.0]),
         ([1.0, 1.0, 4.0, math.nan], [0.0, 0.0, 2.0, math.nan]),
-        ([1.0, 1.0, 0.0, -1.0], [0.0, 0.0, math.nan, math.nan]),
+        ([1.0, 4.0, 0.0, -1.0], [math.log2(1 / 2.5), math.log2(4 / 2.5), math.nan, math.nan]),
         ([1.0, math.nan, math.inf, -1.0], [math.nan] * 4),
     ],
     ids=str,
@@ -212,6 +217,17 @@ def test_steps_that_never_become_complete_are_forgotten(step: Make, window: Cut,
     assert sorted(run.step_values) == list(range(200 - KEEP_STEPS, 200))
 
 
+def test_what_differs_in_one_step_alone_does_not_count(step: Make, window: Cut, memory: Remember) -> None:
+    """A median over the steps of the window."""
+    odd = [
+        step(r, k, 0.1 * k, loss=2.0 + 6.0 * (r == 2 and k == 1), param_norm=2.0 + (r == 2 and k == 1))
+        for k in range(5)
+        for r in range(3)
+    ]
+    m = measured(window(*odd), memory(3))
+    assert column(m, "loss_ratio") == column(m, "param_desync") == [0.0, 0.0, 0.0]
+
+
 def test_when_ranks_leave_the_collectives(step: Make, window: Cut, memory: Remember) -> None:
     """The end of a step less its optimizer, against the median rank of the same step."""
     ends, optimizer = {0: 0.50, 1: 0.53, 2: 0.62}, {0: 0.01, 1: 0.02, 2: 0.02}
@@ -253,6 +269,14 @@ def test_a_step_told_late_does_not_take_progress_back(step: Make, window: Cut, m
     assert run.last_step == {0: 5}
 
 
+def test_of_steps_at_one_time_the_last_one_counts(step: Make, window: Cut, memory: Remember) -> None:
+    """A log whose clock knows only seconds: no time has passed between them, and that is no gap."""
+    run = memory(1)
+    measured(window(step(0, 5, 0.0), step(0, 6, 0.0), step(0, 7, 0.0)), run)
+    assert run.last_step == {0: 7}
+    assert run.line_gaps_s == []
+
+
 def test_how_often_a_log_tells_of_a_step_is_learned_per_rank(step: Make, window: Cut, memory: Remember) -> None:
     """Two ranks print every tenth step of 0.1 s, half a second apart from each other."""
     run = memory(2)
@@ -260,6 +284,7 @@ def test_how_often_a_log_tells_of_a_step_is_learned_per_rank(step: Make, window:
     assert math.isnan(memory(2).line_gap_s())
     assert run.line_gaps_s == [1.0] * 4
     assert run.line_gap_s() == 1.0
+    assert RunMemory(line_gaps_s=[1.0, 9.0, 1.0, 1.0]).line_gap_s() == 1.0
     measured(window(*(step(0, 40 + k, 4.0 + 0.25 * k) for k in range(200)), start=4.0), run)
     assert len(run.line_gaps_s) == LINE_GAPS
     assert run.line_gap_s() == 0.25
@@ -308,6 +333,13 @@ def test_no_pause_is_a_share_of_zero_only_where_steps_are_told(
 @pytest.mark.parametrize("kind", ["start", "exhausted", "join", "done"])
 def test_other_phases_are_no_pauses(step: Make, pause: Callable[..., Phase], window: Cut, memory: Remember, kind: str) -> None:
     assert measured(window(step(0, 0, 0.0), pause(kind, 0.5, 0.4)), memory(1)).run["pause_share"] == 0.0
+
+
+def test_a_pause_that_ends_with_the_first_step_has_no_share(
+    step: Make, pause: Callable[..., Phase], window: Cut, memory: Remember
+) -> None:
+    m = measured(window(step(0, 0, 0.25), pause("checkpoint", 0.25, 0.1), pause("checkpoint", 0.75, 0.1)), memory(1))
+    assert m.run["pause_share"] == pytest.approx(0.2)
 
 
 def test_a_pause_of_unknown_length_has_no_share(step: Make, pause: Callable[..., Phase], window: Cut, memory: Remember) -> None:

@@ -50,3 +50,4 @@ def test_asking_changes_nothing_and_later_ones_are_added() -> None:
     assert [n.count for n in before] == [1]
     assert [n.count for n in notices.items()] == [2]
     assert Notices().items() == []
+    assert Notice("info", "x", "f") == Notice("info", "x", "f", 1)

@@ -93,6 +93,14 @@ def test_the_timeline_speaks_where_no_log_does(collective: Callable[..., Collect
     assert window_length([collective(0.0, "a"), collective(3.0, "b")]) == LENGTHS_S[0]
 
 
+def test_only_the_first_periods_and_samples_decide(collective: Callable[..., Collective], host: Callable[..., Host]) -> None:
+    first = [collective(0.1 * k) for k in range(10 * ENOUGH + 1)]
+    assert window_length([*first, *(collective(100.0 + 20.0 * k) for k in range(1000))]) == 2.0
+    samples = [host(k, interval_s=1.0) for k in range(10 * ENOUGH)]
+    assert window_length([*samples, *(host(1000.0 + 20.0 * k, interval_s=20.0) for k in range(1000))]) == 5.0
+    assert window_length([*first[: 5 * ENOUGH], *(collective(100.0 + 20.0 * k) for k in range(1000))]) == 300.0
+
+
 def test_open_collectives_say_nothing(collective: Callable[..., Collective]) -> None:
     assert window_length([collective(0.0), collective(50.0, end=None)]) == LENGTHS_S[0]
 

@@ -167,6 +167,8 @@ def test_a_gap_that_is_not_too_long_is_silence() -> None:
     settings = {"longest_gap_s": 10.0}
     assert len(cut([log(5.5), log(16.5)], **settings)[0]) == 12
     assert len(cut([log(5.5), log(17.5)], **settings)[0]) == 2
+    assert len(cut([log(4.0), log(16.0)], length_s=2.0, **settings)[0]) == 7
+    assert len(cut([log(4.0), log(18.0)], length_s=2.0, **settings)[0]) == 2
 
 
 def test_after_a_jump_records_may_still_be_late() -> None:
