@@ -32,12 +32,14 @@ R = TypeVar("R", bound=Record)
 def align(files: list[SourceFile], notices: Notices) -> None:
     """Shift the records of `files` in place so that all share the clock of the lowest rank's log.
 
-    Order: jumps inside a log, then logs against each other, then the timeline, then telemetry. Every shift is a notice.
+    Order: jumps inside a log, then logs against each other, then the timeline, then telemetry. Every shift is a notice. Logs
+    that know no date take it from a source that does.
     """
     for f in files:
         if f.kind == "log":
             _mend_jumps(f, notices)
     _align_ranks([f for f in files if f.kind == "log"], notices)
+    _date_logs(files, notices)
     logs = _step_ends(files)
     for f in files:
         if f.kind == "timeline" or (f.kind == "trace" and not f.absolute):
@@ -131,6 +133,30 @@ def _align_ranks(logs: list[SourceFile], notices: Notices) -> None:
     for rank, offset in sorted((r, o) for r, o in offsets.items() if r is not None):
         text = f"clock of rank {rank} is {offset:+.3f} s from that of rank {min(ends)}: times corrected"
         notices.add("warning", text, file="logs")
+
+
+def _date_logs(files: list[SourceFile], notices: Notices) -> None:
+    """Logs without a date are laid on a source that has one: a moment that means something is never given up."""
+    logs = [f for f in files if f.kind == "log"]
+    steps = _step_ends(logs)
+    if not len(steps) or any(f.absolute for f in logs):
+        return
+    by, text = math.nan, ""
+    for f in files:
+        estimate = estimate_offset(steps[:2000], _bursts(f)[:2000]) if f.kind == "timeline" and f.absolute else None
+        if estimate is not None:
+            by, text = -estimate[0], f"taken from {f.name}, matched within {estimate[1] * 1000:.0f} ms"
+            break
+    else:
+        own = [r.ts for f in files if f.kind == "telemetry" and f.absolute for r in f.records if isinstance(r, Process)]
+        if own:
+            by = min(own) - min(r.ts for f in logs for r in f.records if r.ts is not None)
+            text = "laid at the start of the processes, uncertain by seconds"
+    if text:
+        for f in logs:
+            _shift_all(f, by)
+            f.absolute = True
+        notices.add("warning", f"no date in the logs: {text}", file="logs")
 
 
 def _step_ends(files: list[SourceFile]) -> Vector:
