@@ -204,6 +204,59 @@ def test_a_timeline_whose_clock_is_far_off_is_laid_on_the_log_with_a_warning(
                           "timeline.json")]  # fmt: skip
 
 
+# --- logs without a date ------------------------------------------------------------------------------------------------------
+
+
+def test_logs_without_a_date_take_it_from_the_timeline(
+    step: Make, collective: Callable[..., Collective], process: Callable[..., Process], t0: float
+) -> None:
+    """A moment that means something is not given up for one that does not."""
+    at = [0.1 * k + (2.0 if k > 9 else 0.0) for k in range(20)]
+    logs = [source("log", [step(r, k, t - t0) for k, t in enumerate(at)], name=str(r), absolute=False) for r in (0, 1)]
+    words = Log(ts=at[4], event="stall", text="")
+    logs[1].records.append(words)
+    others = [
+        source("timeline", [collective(60.0 + t) for t in at], "timeline.json"),
+        source("telemetry", [process(0, 59.0), process(0, 61.0)]),
+    ]
+    before = copy.deepcopy(others)
+    (notice,) = aligned(*logs, *others)
+    assert (notice.level, notice.source) == ("warning", "logs")
+    assert notice.text == "no date in the logs: taken from timeline.json, matched within 0 ms"
+    assert ends(logs[0]) == ends(logs[1], 1) == pytest.approx([t0 + 60.0 + t for t in at])
+    assert logs[1].records[-1].ts == pytest.approx(t0 + 60.0 + at[4])
+    assert others == before
+    assert all(f.absolute for f in logs)
+
+
+def test_logs_without_a_date_and_a_timeline_begin_with_the_processes(
+    step: Make, process: Callable[..., Process], t0: float
+) -> None:
+    log = source("log", [step(0, k, 5.0 + k - t0) for k in range(20)], absolute=False)
+    samples = source("telemetry", [process(0, 100.0 + k) for k in range(5)])
+    before = copy.deepcopy(samples)
+    (notice,) = aligned(log, samples)
+    assert notice.text == "no date in the logs: laid at the start of the processes, uncertain by seconds"
+    assert ends(log) == pytest.approx([t0 + 100.0 + k for k in range(20)])
+    assert samples == before
+
+
+def test_logs_without_a_date_and_anything_else_count_from_an_unknown_start(
+    step: Make, host: Callable[..., Host], t0: float
+) -> None:
+    log = source("log", [step(0, k, k - t0) for k in range(20)], absolute=False)
+    before = copy.deepcopy(log)
+    assert aligned(log) == []
+    assert log == before
+
+
+def test_one_log_with_a_date_is_enough(step: Make, process: Callable[..., Process], t0: float) -> None:
+    dated, undated = (source("log", [step(r, k, k) for k in range(20)], str(r), absolute=r == 0) for r in (0, 1))
+    before = copy.deepcopy(undated)
+    assert aligned(dated, undated, source("telemetry", [process(0, 5.0)])) == []
+    assert undated == before
+
+
 # --- ranks --------------------------------------------------------------------------------------------------------------------
 
 
