@@ -60,7 +60,7 @@ def _saved_reports(path: Path) -> list[Report] | None:
 
 
 def _find(incident: str, reports: list[Report], where: Path) -> Incident:
-    known = [i for r in reports for i in r.incidents]
+    known = list({i.id: i for r in reports for i in r.incidents}.values())  # a run scored twice: the newest counts
     hits = [i for i in known if i.id == incident] or [i for i in known if i.id.startswith(incident)]
     if len(hits) == 1:
         return hits[0]

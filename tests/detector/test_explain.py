@@ -89,6 +89,14 @@ def test_the_beginning_of_an_id_is_enough_if_it_is_the_only_one(
     assert f"found 2 of these: {slow}, {nan}" in several.err
 
 
+def test_a_run_that_was_scored_again_is_told_once(call: Call, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    """Reports are appended line by line: the same incident comes again with each."""
+    line = call("score", runs[0], "--format", "jsonl").out
+    (tmp_path / "all.jsonl").write_text(3 * line)
+    (incident,) = json.loads(line)["incidents"]
+    assert f"({incident['id']})" in call("explain", incident["id"], tmp_path / "all.jsonl").out
+
+
 def test_an_id_that_nobody_knows(call: Call, saved: Callable[[str], tuple[Path, list[str]]], runs: tuple[Path, Path]) -> None:
     path, ids = saved("json")
     for where in (path, runs[0]):
