@@ -138,7 +138,7 @@ def test_no_module_is_named_like_a_library(tracked: list[Path], foreign: dict[st
 
 
 def test_imports_and_declared_dependencies_agree(project: dict[str, Any], foreign: dict[str, str]) -> None:
-    wanted = declared(project, "train", "kafka", "agent")
+    wanted = declared(project, "train", "kafka", "agent", "parquet")
     owners = importlib.metadata.packages_distributions()
     used = {name: {canonicalize_name(owner) for owner in owners.get(name, [])} for name in foreign}
     assert {name: foreign[name] for name, dists in used.items() if not dists & wanted} == {}
