@@ -162,3 +162,16 @@ def test_a_full_disk_is_told(sick: Path, form: str) -> None:
     assert b"rankwatch: " in done.stderr
     assert b"No space left on device" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_a_bar_is_drawn_on_a_terminal_and_data_stays_data(sick: Path) -> None:
+    watching, terminal = os.openpty()
+    command, env = [RANKWATCH, "score", str(sick), str(sick), "--format", "json"], {**os.environ, "TERM": "xterm"}
+    with os.fdopen(terminal, "wb") as stderr:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=stderr, env=env, check=False)
+    drawn = os.read(watching, 1 << 16)
+    os.close(watching)
+    assert done.returncode == 3
+    assert [report["run"]["id"] for report in json.loads(done.stdout)] == ["sick", "sick"]
+    assert b"scoring" in drawn
+    assert b"2/2" in drawn
