@@ -205,6 +205,7 @@ def test_without_any_past_only_comparisons_with_peers_and_absolutes_are_left() -
         ({"period": 0.25}, {"step": 9.0, "period": 9.0}, 9.0, 0.25),
         ({}, {"period": 9.0}, 0.3, 0.3),
         ({}, {"period": 0.35}, None, 0.35),
+        ({}, {"period": 0.35}, 0.0, 0.35),
         ({}, {}, None, NAN),
         ({"step": 0.0, "period": 0.25}, {}, None, 0.25),
         ({"step": 0.0}, {"step": 0.0}, 0.0, NAN),

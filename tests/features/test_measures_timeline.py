@@ -149,7 +149,8 @@ def test_transfers_are_compared_with_the_past_of_their_size(collective: Make, wi
 
 def test_a_window_that_is_not_learned_does_not_become_the_past(collective: Make, window: Cut, memory: Remember) -> None:
     run = memory()
-    learn_transfers(window(collective(0.1, bytes=4096, transfer_s=0.01)), run)
+    learn_transfers(window(*(collective(0.1, bytes=4096, transfer_s=v) for v in (0.01, 0.0))), run)
+    assert run.transfer_past == {12: [0.01]}
     slow = window(collective(1.1, bytes=4096, transfer_s=0.16), start=1.0)
     assert [measured(slow, run).run["transfer"] for _ in range(3)] == pytest.approx([4.0] * 3)
 
