@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 BACKWARD_S = 1.0
 """A clock that goes back by more than this has jumped; less is buffering."""
+LONGEST_STEP_S = 3600.0
+"""A step that claims to have lasted longer is misprinted or damaged; nothing is moved by it."""
 RANK_SKEW_S = 0.5
 """Ranks of one synchronous step finish within milliseconds; a steady distance beyond this is their clocks'."""
 FEWEST = 8
@@ -79,7 +81,8 @@ def _mend_jumps(f: SourceFile, notices: Notices) -> None:
             before = newest.get(rank)
             now = shift(record, moved[rank]) if moved[rank] else record
             if before is not None and record.step > before.step and now.ts < before.ts - BACKWARD_S:
-                jump = before.ts + (record.duration_s or 0.0) - now.ts
+                lasted = record.duration_s if record.duration_s is not None else 0.0
+                jump = before.ts + (lasted if 0.0 <= lasted <= LONGEST_STEP_S else 0.0) - now.ts
                 moved[rank] += jump
                 now = shift(now, jump)
                 text = f"clock of rank {rank} goes back by about {jump:.1f} s; later times are moved to follow"

@@ -67,6 +67,17 @@ def test_a_clock_that_goes_back_an_hour_changes_nothing(call: Call, write: Write
     assert gist(told(call, write("sick", BACK[which], **SLOW))) == gist(told(call, write("good", **SLOW)))
 
 
+@pytest.mark.parametrize("claim", ["1e999", "1e300", "-1e300", "nan"])
+def test_an_absurd_duration_where_the_clock_goes_back(call: Call, write: Write, claim: str) -> None:
+    run = write("healthy", BACK["one rank"])
+    lines = (run / "rank1.log").read_text().splitlines()
+    lines[120] = lines[120].rsplit("=", 1)[0] + "=" + claim
+    (run / "rank1.log").write_text("\n".join(lines) + "\n")
+    report = told(call, run)
+    assert report["incidents"] == []
+    assert report["windows"]["count"] <= 17
+
+
 @pytest.mark.parametrize("by_s", [90.0, -90.0, 3.0, 0.7])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_whose_clock_is_off_changes_nothing(call: Call, write: Write, rank: int, by_s: float) -> None:
