@@ -92,6 +92,8 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     out["false_alarms_faulty"] = faulty["false_alarms"].sum().reindex(order, fill_value=0)
     out["false_alarms_healthy"] = healthy["false_alarms"].sum().reindex(order, fill_value=0)
     out["healthy_hours"] = healthy["hours"].sum().reindex(order, fill_value=0.0).round(4)
+    hours = out["healthy_hours"].where(out["healthy_hours"] > 0)
+    out["false_alarms_per_hour"] = (out["false_alarms_healthy"] / hours).round(2)
     out["extra"] = faulty["extra"].sum().reindex(order, fill_value=0)
     out = out.rename_axis("without").reset_index()
     return out.assign(without=out["without"].where(out["without"].ne(""), None))

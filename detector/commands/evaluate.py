@@ -119,7 +119,13 @@ def _show(graded: Sequence[GradedRun], faults: Sequence[Row], totals: Sequence[R
     heads = {n: n for n in ("faulty", "found", "rank", "category", "cause")} | {"median_delay_s": "median delay s"}
     heads |= {"false_alarms_faulty": "false in faulty", "healthy": "healthy", "false_alarms_healthy": "false in healthy"}
     named = [{**row, "without": row["without"] or "nothing"} for row in totals]
-    heads = {"without": "left out", **heads, "healthy_hours": "healthy hours", "extra": "extra"}
+    heads = {
+        "without": "left out",
+        **heads,
+        "healthy_hours": "healthy hours",
+        "false_alarms_per_hour": "false per hour",
+        "extra": "extra",
+    }
     console.print(_table("summary, by what was left out", heads, named))
 
 

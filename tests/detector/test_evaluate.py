@@ -45,6 +45,7 @@ def test_sums_are_right() -> None:
         "false_alarms_faulty": 1,
         "false_alarms_healthy": 2,
         "healthy_hours": 0.75,
+        "false_alarms_per_hour": 2.67,
         "extra": 1,
     }
     assert (no_log["without"], no_log["faulty"], no_log["category"], no_log["median_delay_s"]) == ("log", 1, 0, None)
@@ -60,7 +61,7 @@ def test_healthy_runs_alone_and_faulty_ones_alone_can_be_summed() -> None:
     assert (row["faulty"], row["found"], row["median_delay_s"], row["false_alarms_healthy"]) == (0, 0, None, 2)
     assert records_of(by_fault(graded_table(HEALTHY))) == []
     (row,) = records_of(summary(graded_table(FAULTY[:1])))
-    assert (row["healthy"], row["false_alarms_healthy"], row["healthy_hours"], row["found"]) == (0, 0, 0.0, 1)
+    assert (row["healthy"], row["false_alarms_healthy"], row["false_alarms_per_hour"], row["found"]) == (0, 0, None, 1)
 
 
 @pytest.fixture
