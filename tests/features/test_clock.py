@@ -317,6 +317,22 @@ def test_the_lowest_rank_keeps_its_clock(step: Make) -> None:
     assert ends(files[2], 5) == near(ends(files[1], 2))
 
 
+def test_one_late_line_does_not_hide_a_clock_that_is_off(step: Make) -> None:
+    first = source("log", [step(0, k, 0.1 * k) for k in range(20)], name="0")
+    other = source("log", [step(1, k, 0.1 * k + 2.0 + (0.9 if k == 7 else 0.0)) for k in range(20)], name="1")
+    assert len(aligned(first, other)) == 1
+    assert ends(other, 1)[8:] == near(ends(first)[8:])
+
+
+def test_the_timeline_is_laid_on_the_lowest_rank(step: Make, collective: Callable[..., Collective], t0: float) -> None:
+    """Ranks are apart by less than is corrected; the coordinator writes the timeline."""
+    at = [0.1 * k + (2.0 if k > 9 else 0.0) for k in range(20)]
+    logs = [source("log", [step(r, k, t + 0.3 * r) for k, t in enumerate(at)], name=str(r)) for r in (1, 0)]
+    timeline = source("timeline", [shift(collective(t), -t0) for t in at], absolute=False)
+    assert len(aligned(*logs, timeline)) == 1
+    assert [c.end for c in timeline.records if isinstance(c, Collective)] == near([t0 + t for t in at])
+
+
 @pytest.mark.parametrize("skew_s", [0.9 * RANK_SKEW_S, -0.9 * RANK_SKEW_S])
 def test_ranks_that_are_apart_by_less_than_half_a_second_are_left_alone(step: Make, skew_s: float) -> None:
     files = [source("log", [step(r, k, 0.1 * k + skew_s * r) for k in range(10)], name=str(r)) for r in (0, 1)]

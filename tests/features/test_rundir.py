@@ -92,6 +92,18 @@ def test_progress_names_each_file(run: Path) -> None:
     assert list(dict.fromkeys(told)) == names(load_run(run))
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_large_file_is_read_piece_by_piece(layout: Make, tmp_path: Path, compressed: bool) -> None:
+    """In pieces of about a mebibyte: what is held of a file does not grow with it, compressed or not."""
+    text = layout(steps=10_000).log(0).encode()
+    assert 2 << 20 < len(text) < 3 << 20
+    (tmp_path / "rank0.log").write_bytes(gzip.compress(text) if compressed else text)
+    told: list[str] = []
+    got = load_run(tmp_path, told.append)
+    assert 2 <= len(told) <= 3
+    assert [k for _, k in steps(got)] == list(range(10_000))
+
+
 # --- what is never read -------------------------------------------------------------------------------------------------------
 
 
