@@ -70,7 +70,8 @@ def load_run(path: Path, progress: Progress = lambda _: None, step_map: StepMap 
     notices = Notices()
     root = root_of(path)
     rows = parsers_for(step_map)
-    files = [f for p in candidates(path) if (f := read_source(p, root, notices, progress, rows)) is not None]
+    found = [f for p in candidates(path) if (f := read_source(p, root, notices, progress, rows)) is not None]
+    files = _without_copies(found, notices)
     if step_map is not None and all(f.kind != "table" for f in files):
         raise SettingsError(
             "--map",
@@ -94,6 +95,18 @@ def load_run(path: Path, progress: Progress = lambda _: None, step_map: StepMap 
 def merge_records(files: list[SourceFile]) -> list[Record]:
     """The records of these files, each event once, in event order."""
     return sorted(_without_repeats(files), key=order_key)
+
+
+def _without_copies(files: list[SourceFile], notices: Notices) -> list[SourceFile]:
+    """Each timeline and telemetry file once. Logs may be alike: the rank, or the order, is then in their names."""
+    first: dict[str, str] = {}
+    kept = []
+    for f in files:
+        if f.kind in ("timeline", "telemetry") and first.setdefault(f.sha256, f.name) != f.name:
+            notices.add("info", f"copy of {first[f.sha256]}: read once", file=f.name)
+        else:
+            kept.append(f)
+    return kept
 
 
 def root_of(path: Path) -> Path:
