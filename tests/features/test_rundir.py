@@ -208,6 +208,26 @@ def test_messages_that_both_tell_are_taken_once(layout: Make, tmp_path: Path) ->
     assert events == [("cuda_error", 1)]
 
 
+@pytest.mark.parametrize("name", ["timeline.json", "telemetry.jsonl"])
+def test_a_copy_of_a_file_is_not_read_as_a_second_one(run: Path, name: str) -> None:
+    """As `gzip -k` leaves, or a backup: every collective would come twice, and the time between two uses would be none."""
+    clean = load_run(run)
+    (run / f"{name}.gz").write_bytes(gzip.compress((run / name).read_bytes()))
+    (run / "backup").mkdir()
+    shutil.copy(run / name, run / "backup" / "copy.txt")
+    got = load_run(run)
+    assert [(type(r), r.ts) for r in got.records] == [(type(r), r.ts) for r in clean.records]
+    told = [("info", "copy of backup/copy.txt: read once", copy, 1) for copy in (name, f"{name}.gz")]
+    assert said(got) == told
+
+
+def test_logs_that_say_the_same_are_logs_of_several_ranks(tmp_path: Path) -> None:
+    """Only their names tell them apart."""
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.log").write_text("2027-01-15T08:00:00Z step=1 loss=2.0 step_time=0.1\n")
+    assert steps(load_run(tmp_path)) == [(0, 1), (1, 1)]
+
+
 def test_the_same_step_at_another_time_is_another_one(layout: Make, tmp_path: Path) -> None:
     """A rank that was restarted does its step again."""
     run = layout(steps=3)
