@@ -120,3 +120,10 @@ def test_samples_alone_choose_a_length(host: Callable[..., Host]) -> None:
 
 def test_nothing_known_gives_the_shortest_length(host: Callable[..., Host]) -> None:
     assert window_length([]) == window_length([host(0.0)]) == LENGTHS_S[0]
+
+
+def test_a_sparse_log_beside_other_sources_does_not_lengthen_windows() -> None:
+    lines = [Step(ts=float(k), rank=0, step=10 * k, duration_s=0.06) for k in range(60)]
+    samples = [Host(ts=0.2 * k, node="a", interval_s=0.2) for k in range(300)]
+    assert window_length(lines) == 5.0
+    assert window_length(sorted([*lines, *samples], key=lambda r: r.ts)) == 1.0
