@@ -66,6 +66,17 @@ def test_windows_that_begin_within_the_first_steps_are_not_judged(steady: Callab
     assert judged(frames(steady(5, 5))) == [False, False, True, True, True]
 
 
+@pytest.mark.parametrize(("last", "third"), [(7, False), (8, True)])
+def test_eight_steps_after_the_first_are_enough(step: Make, last: int, third: bool) -> None:
+    first = [step(0, k, 0.2 * k, duration_s=0.2) for k in range(last + 1)]
+    assert judged(frames([*first, step(0, last + 1, 2.5, duration_s=0.2)])) == [False, False, third]
+
+
+@pytest.mark.parametrize(("uses", "third"), [(7, False), (8, True)])
+def test_eight_uses_of_a_tensor_are_enough(collective: Callable[..., Collective], uses: int, third: bool) -> None:
+    assert judged(frames([*(collective(0.2 * k) for k in range(uses)), collective(2.5)])) == [False, False, third]
+
+
 def test_the_first_two_windows_with_steps_are_not_judged(steady: Callable[..., list[Record]]) -> None:
     assert BUSY_WARMUP_WINDOWS == 2
     assert judged(frames(steady(4, 50))) == [False, False, True, True]
