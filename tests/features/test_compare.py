@@ -26,6 +26,7 @@ PAST_RANKS = {
     "workers_read": [1e5, 1e5, 1e5], "net_tx": [3e5, 3e5, 3e5], "retransmits": [50.0, 0.0, 0.0],
     "host_cpu": [0.25, 0.25, 0.5], "load": [0.5, 0.5, 0.5], "disk_busy": [0.1, 0.1, 0.1],
     "rss": [96e6, 96e6, 96e6], "available": [0.8, 0.8, 0.8], "swap": [0.0, 0.0, 0.25],
+    "param_desync": [0.0, 0.0, 0.0], "grad_desync": [0.0, 0.0, 0.0],
 }  # fmt: skip
 """What every healthy window of the past was like. The usual step takes 0.2 s."""
 
@@ -181,7 +182,6 @@ def test_without_a_past_there_is_no_change(measure: str) -> None:
         assert np.isnan(part["step_vs_past"]).all()
     else:
         assert all(np.isnan(part[name]).all() for name in changed)
-    assert changed or measure == "period"
 
 
 def test_without_any_past_only_comparisons_with_peers_and_absolutes_are_left() -> None:
@@ -190,8 +190,9 @@ def test_without_any_past_only_comparisons_with_peers_and_absolutes_are_left() -
     told_by_the_past = {f.name for f in FEATURES if f.name.endswith("_vs_past")}
     # These two hold their past in the memory, or count in steps alone.
     told_by_the_past -= {"transfer_vs_past", "transfer_max_vs_past", "negotiate_max_vs_past"}
-    known = {name for name in EXPECTED if not np.isnan(out[name]).any()}
-    assert missing & set(EXPECTED) == (told_by_the_past | {"cycle_gap", "memory_low", "rss_vs_peers"}) & set(EXPECTED)
+    assert missing >= told_by_the_past | {"cycle_gap", "memory_low", "rss_vs_peers"}
+    assert missing.isdisjoint({name for name in EXPECTED if name.endswith("_vs_peers")} - {"rss_vs_peers"})
+    known = set(EXPECTED) - missing
     assert all(row(out[name]) == pytest.approx(EXPECTED[name], abs=1e-9) for name in known)
 
 
