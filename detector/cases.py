@@ -13,11 +13,16 @@ from features.vocabulary import Channel
 
 GATE_OF, GATE_NEEDS = 3, 2
 """A channel must be unusual in 2 of 3 consecutive windows: chance crosses a limit once, a fault stays."""
+STAYS_OF, STAYS_NEEDS = 5, 4
+"""Or stay near its limit in 4 of 5: on healthy recorded runs the fourth of five scores never came near that (1.9 of 2.3)."""
 QUIET_WINDOWS = 5
 """Usual windows after which a case is over; a fault that comes and goes within this is one case."""
 AFTERMATH_S = 30.0
 """Facts this long after a case's last window still belong to it: launchers report a death 10 s late, stall warnings and
 communication libraries later still."""
+
+
+Judged = tuple[FeatureFrame, WindowVerdict]
 
 
 class Case(msgspec.Struct):
@@ -48,7 +53,7 @@ class CaseTracker:
 
     def __init__(self) -> None:
         self.cases: list[Case] = []
-        self._recent: dict[Channel, list[tuple[FeatureFrame, WindowVerdict] | None]] = {}
+        self._recent: dict[Channel, list[Judged | None]] = {}
 
     def add(self, frame: FeatureFrame, verdict: WindowVerdict, facts: list[Fact]) -> None:
         """Take the next window: its frame, its verdict and the facts in it."""
@@ -62,17 +67,14 @@ class CaseTracker:
         return sorted(self.cases, key=lambda c: (c.start, c.channel))
 
     def _gate(self, channel: Channel, frame: FeatureFrame, verdict: WindowVerdict) -> None:
-        unusual = channel in verdict.channels
+        is_high = verdict.of(channel) is not None
         recent = self._recent.setdefault(channel, [])
-        recent.append((frame, verdict) if unusual else None)
-        del recent[:-GATE_OF]
+        recent.append((frame, verdict) if is_high else None)
+        del recent[:-STAYS_OF]
         case = self._open_case(channel)
-        if case is None and sum(r is not None for r in recent) >= GATE_NEEDS:
-            case = Case(channel=channel)
-            self.cases.append(case)
-            pairs = [r for r in recent if r is not None]
-            case.frames, case.verdicts = [f for f, _ in pairs], [v for _, v in pairs]
-        elif case is not None and unusual:
+        if case is None and (pairs := _passed(channel, recent)):
+            self.cases.append(Case(channel=channel, frames=[f for f, _ in pairs], verdicts=[v for _, v in pairs]))
+        elif case is not None and is_high:
             case.frames.append(frame)
             case.verdicts.append(verdict)
             case.quiet = 0
@@ -98,5 +100,15 @@ class CaseTracker:
 
     def _adopt_recent(self, case: Case) -> None:
         """Unusual windows just before a fact belong to it, though the gate had not opened yet."""
-        pairs = [r for r in self._recent.get(case.channel, []) if r is not None]
+        recent = self._recent.get(case.channel, [])[-GATE_OF:]
+        pairs = [r for r in recent if r is not None and case.channel in r[1].channels]
         case.frames, case.verdicts = [f for f, _ in pairs], [v for _, v in pairs]
+
+
+def _passed(channel: Channel, recent: list[Judged | None]) -> list[Judged]:
+    """The windows that open a case: unusual ones, or enough that stay near the limit; none where neither gate is passed."""
+    unusual = [r for r in recent[-GATE_OF:] if r is not None and channel in r[1].channels]
+    if len(unusual) >= GATE_NEEDS:
+        return unusual
+    high = [r for r in recent if r is not None]
+    return high if len(high) >= STAYS_NEEDS else []

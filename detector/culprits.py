@@ -37,6 +37,7 @@ def suspects(n: CaseNumbers) -> list[Suspect]:
         n,
         {
             "local_vs_peers": (2.0, 0.15),
+            "local_vs_usual": (0.1, 5.0),
             "lateness": (2.0, 0.15),
             "stopped": (4.0, 0.05),
             "gone": (4.0, 0.05),

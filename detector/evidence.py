@@ -117,7 +117,10 @@ def _asymmetry(n: CaseNumbers) -> dict[str, float]:
         "local_forward": shares["forward"],
         "local_backward": shares["backward"],
         "local_optimizer": shares["optimizer"],
-        "phases_even": min(1.0, 4.0 * min(shares["forward"], shares["backward"])) if compute > 0.5 else 0.0,
+        # Without its CPU a slow processor and a capped one look alike, and evenness argues for neither.
+        "phases_even": min(1.0, 4.0 * min(shares["forward"], shares["backward"]))
+        if compute > 0.5 and math.isfinite(n.suspect("cpu_vs_peers"))
+        else 0.0,
         "batch_uneven": rise(n.suspect("batch_vs_peers"), 0.3),
         "wait_on_others": _wait(n, alone),
         "sync_all": rise(n.least("sync_vs_past"), 0.5),

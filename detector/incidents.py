@@ -14,6 +14,7 @@ from detector.pace import step_and_usual
 from detector.report import SEVERITIES, FixItem, Impact, Incident, Severity, iso, rounded
 from detector.wording import evidence_items
 from features.measures.table import RunMemory
+from features.vocabulary import INDEX
 from models import Bundle
 
 DEATHS = frozenset({"log_exit_killed", "log_exit_other", "process_gone", "log_dataloader_death", "log_oom_host"})
@@ -108,7 +109,7 @@ def _incident(case: Case, d: Diagnosis, run_id: str) -> Incident:
     cause_name = "unknown" if cause is None else cause.name
     steps = [s for f in case.frames for s in (f.first_step, f.last_step) if s is not None]
     start = onset(case)
-    worst = max((v.channels[case.channel] for v in case.verdicts), key=lambda v: v.score, default=None)
+    worst = max((of for v in case.verdicts if (of := v.of(case.channel)) is not None), key=lambda of: of.score, default=None)
     fixes = [] if cause is None else cause.fixes
     return Incident(
         id=incident_id(run_id, case.channel, start),
@@ -170,6 +171,9 @@ def impact(case: Case) -> Impact:
     if told is not None:
         return Impact(lost_s=rounded(told.lost_s, 2), slowdown=rounded(told.slowdown, 2))
     lost, slowdowns = 0.0, []
+    has_past = any(len(f.values) and math.isfinite(f.values[0, INDEX["step_vs_past"]]) for f in case.frames)
+    if not has_past and all(f.first_step is not None for f in case.frames):
+        return Impact(lost_s=None, slowdown=None)  # there from the first step: nobody knows what a step should cost
     for f in case.frames:
         if not math.isfinite(f.unit_s):
             continue

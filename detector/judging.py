@@ -9,13 +9,16 @@ from detector.verdicts import ChannelVerdict, Judge, WindowVerdict
 from features.errors import SchemaMismatch
 from features.extract import FeatureFrame
 from features.vocabulary import FEATURES, NAMES, Channel, schema_id
-from models import Bundle
+from models import Bundle, Judgement
 
 Matrix = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 CHANNELS: tuple[Channel, ...] = ("pace", "numbers", "memory")
 CHANNEL_SHARE = 0.3
 """A channel is part of an anomaly when it holds this share of what made the score high; chance spreads thinner."""
 TOP = 6
+RAISED = 0.65
+"""Share of the limit from which a score is raised: far from proof in one window, but healthy runs do not stay there."""
 _MEMBERS = {c: np.array([f.channel == c for f in FEATURES]) for c in CHANNELS}
 
 
@@ -45,21 +48,29 @@ def judge_with(bundle: Bundle) -> Judge:
         if not len(frame.values) or not np.isfinite(frame.values).any():
             return WindowVerdict(judged=False)
         judged = bundle.judge(one_sided(frame.values), NAMES)
-        if not judged.anomalous.any():
+        high = judged.combined > RAISED * judged.limit.value
+        if not high.any():
             return WindowVerdict()
-        channels: dict[Channel, ChannelVerdict] = {}
-        for channel in CHANNELS:
-            share = judged.contributions[:, _MEMBERS[channel]].sum(axis=1)  # (n_ranks,)
-            rows = np.flatnonzero(judged.anomalous & (share >= CHANNEL_SHARE))
-            if len(rows):
-                worst = sorted(rows, key=lambda i: (-judged.combined[i], i))
-                named = [(c.name, c.value) for c in judged.top(int(worst[0]), TOP)]
-                channels[channel] = ChannelVerdict(
-                    score=float(judged.combined[worst[0]]),
-                    limit=judged.limit.value,
-                    ranks=tuple(frame.ranks[i] for i in worst),
-                    features=tuple(named),
-                )
-        return WindowVerdict(channels=channels)
+        channels = _channels(judged, judged.anomalous, frame.ranks)
+        raised = {c: v for c, v in _channels(judged, high, frame.ranks).items() if c not in channels}
+        return WindowVerdict(channels=channels, raised=raised)
 
     return judge
+
+
+def _channels(judged: Judgement, which: Flags, ranks: list[int]) -> dict[Channel, ChannelVerdict]:
+    """The verdict of each channel that holds a good share of a score among the rows `which`, shape (n_rows,)."""
+    channels: dict[Channel, ChannelVerdict] = {}
+    for channel in CHANNELS:
+        share = judged.contributions[:, _MEMBERS[channel]].sum(axis=1)  # (n_ranks,)
+        rows = np.flatnonzero(which & (share >= CHANNEL_SHARE))
+        if len(rows):
+            worst = sorted(rows, key=lambda i: (-judged.combined[i], i))
+            named = [(c.name, c.value) for c in judged.top(int(worst[0]), TOP)]
+            channels[channel] = ChannelVerdict(
+                score=float(judged.combined[worst[0]]),
+                limit=judged.limit.value,
+                ranks=tuple(ranks[i] for i in worst),
+                features=tuple(named),
+            )
+    return channels

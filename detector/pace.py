@@ -48,7 +48,7 @@ def own_pace(judge: Judge) -> Judge:
         if "pace" in verdict.channels or not goes_own_pace(frame):
             return verdict
         slow = _slow_ranks(frame)
-        return verdict if slow is None else WindowVerdict(channels={**verdict.channels, "pace": slow}, judged=verdict.judged)
+        return verdict if slow is None else msgspec.structs.replace(verdict, channels={**verdict.channels, "pace": slow})
 
     return judged
 

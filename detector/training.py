@@ -14,7 +14,7 @@ from detector.simulated import simulate_incidents
 from features.vocabulary import FEATURES, NAMES, schema_id
 from models import Bundle, HealthyRows, LabelledRows, TrainingRun, train_classifier, train_detectors
 
-FALSE_ALARM_RATE = 0.005
+FALSE_ALARM_RATE = 0.003
 """Share of healthy windows that may pass the limit; the gate of continuity makes far fewer incidents of them."""
 TAIL, TAIL_DEVIATIONS = 0.995, 3.0
 """A feature's usual deviation is at least so that its 99.5 % quantile on healthy rows is three of them: features with

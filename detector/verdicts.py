@@ -21,15 +21,20 @@ class ChannelVerdict(msgspec.Struct, frozen=True):
 
 
 class WindowVerdict(msgspec.Struct, frozen=True):
-    """The judgement of one window; `channels` holds only what is anomalous."""
+    """The judgement of one window; `channels` holds what is beyond its limit, `raised` what comes near it."""
 
     channels: dict[Channel, ChannelVerdict] = {}
+    raised: dict[Channel, ChannelVerdict] = {}
     judged: bool = True
 
     @property
     def is_anomalous(self) -> bool:
         """Some channel is beyond its limit."""
         return bool(self.channels)
+
+    def of(self, channel: Channel) -> ChannelVerdict | None:
+        """The verdict of a channel, beyond its limit or near it."""
+        return self.channels.get(channel, self.raised.get(channel))
 
 
 Judge = Callable[[FeatureFrame], WindowVerdict]
@@ -52,7 +57,7 @@ class Walker:
         """Judge the next window."""
         frame = self._extractor.frame(window)
         verdict = UNJUDGED if frame.is_warmup or not frame.ranks or frame.is_over else self._judge(frame)
-        if verdict.is_anomalous or not verdict.judged:
+        if verdict.is_anomalous or verdict.raised or not verdict.judged:
             self._waiting = None
         else:
             if self._waiting is not None:

@@ -14,6 +14,8 @@ from features.vocabulary import FEATURES, INDEX, Feature
 
 LONGEST = 300
 """Characters of a quoted message."""
+LEAST_DEVIATIONS = 1.5
+"""Usual deviations; what deviates less argues nothing, though it may have been among the few that weighed."""
 MOST_FEATURES, MOST_FACTS = 5, 6
 """Items of each kind in a report: more than a person reads."""
 _BY_NAME = {f.name: f for f in FEATURES}
@@ -46,7 +48,7 @@ MEASURED: dict[str, tuple[str, str]] = {
 }
 """Features of times, the measure behind each (seconds) and how it is called in a sentence."""
 FEATURES_OF_WORD: dict[str, tuple[str, ...]] = {
-    "one_rank_slow": ("local_vs_peers", "lateness"),
+    "one_rank_slow": ("local_vs_peers", "local_vs_usual", "lateness"),
     "all_ranks_slow": ("local_vs_past",),
     "local_data": ("data_vs_peers", "data_vs_past"),
     "local_forward": ("forward_vs_peers",),
@@ -119,7 +121,7 @@ def _judged(d: Diagnosis) -> dict[str, _Quote]:
     case = d.numbers.case
     quotes: dict[str, _Quote] = {}
     for frame, verdict in zip(case.frames, case.verdicts, strict=True):
-        channel = verdict.channels.get(case.channel)
+        channel = verdict.of(case.channel)
         if channel is None or not channel.ranks or channel.ranks[0] not in frame.ranks:
             continue
         row = frame.values[frame.ranks.index(channel.ranks[0])]
@@ -152,7 +154,8 @@ def _most_unusual(d: Diagnosis, name: str) -> _Quote | None:
 
 def _features(d: Diagnosis) -> list[EvidenceItem]:
     judged = _judged(d)
-    rest = sorted(judged.values(), key=lambda q: (-abs(q.scaled or 0.0), q.name))
+    unusual = [q for q in judged.values() if abs(q.scaled or 0.0) >= LEAST_DEVIATIONS]
+    rest = sorted(unusual, key=lambda q: (-abs(q.scaled or 0.0), q.name))
     chosen: dict[str, _Quote] = {}
     for q in [*_telling(d), *rest]:
         if len(chosen) < MOST_FEATURES:

@@ -15,6 +15,8 @@ DEPTH = 64
 drift cannot become the new normal."""
 NEWEST = 4
 """Healthy windows that "recently" means, for values that drift in health, such as a gradient norm."""
+ENOUGH_FOR_SPREAD = 6
+"""Healthy windows needed before a spread is spoken of."""
 ENOUGH = 3
 """Windows needed before a past is spoken of: the median of three bears one odd window."""
 
@@ -41,6 +43,13 @@ class Series(msgspec.Struct):
         """The usual value; NaN while there is too little past."""
         return statistics.median(self.values) if len(self.values) >= ENOUGH else math.nan
 
+    def spread(self) -> float:
+        """Usual deviation from the usual value (1.4826 MAD); NaN while there are too few to tell."""
+        if len(self.values) < ENOUGH_FOR_SPREAD:
+            return math.nan
+        values = np.array(self.values)
+        return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
 
 class Baseline(msgspec.Struct):
     """Healthy past of all measures; frozen while the run is anomalous, because nobody adds to it then."""
@@ -65,6 +74,15 @@ class Baseline(msgspec.Struct):
     def ranks(self, name: str, ranks: list[int]) -> Vector:
         """Usual values of a measure per rank, shape (n_ranks,)."""
         return np.array([self.run(f"{name}/{rank}") for rank in ranks])
+
+    def spread(self, name: str) -> float:
+        """Usual deviation of a measure of the run."""
+        found = self.series.get(name)
+        return math.nan if found is None else found.spread()
+
+    def spreads(self, name: str, ranks: list[int]) -> Vector:
+        """Usual deviations of a measure per rank, shape (n_ranks,)."""
+        return np.array([self.spread(f"{name}/{rank}") for rank in ranks])
 
     def early(self, name: str, ranks: list[int]) -> Vector:
         """The level of the first healthy windows per rank: what a slow growth is measured against."""

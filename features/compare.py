@@ -12,13 +12,17 @@ import numpy as np
 
 from features.baseline import Baseline
 from features.measures.steps import PHASES
-from features.measures.table import Measures, RunMemory, Vector
+from features.measures.table import Measures, RunMemory, Vector, less_median
 
 CPU_FLOOR, SWITCH_FLOOR, BYTES_FLOOR, RETRANSMIT_FLOOR, LOAD_FLOOR = 0.02, 20.0, 1e5, 50.0, 0.5
 """Added to both sides of a ratio (cores, switches/s, bytes/s, segments/s, processes): below them a ratio is noise. The
 segments: healthy hosts here sent up to 120 again per second."""
 SURPLUS_FLOOR = 5e6
 """Bytes/s; a share of less traffic than this is a share of start-up and control messages."""
+AGREED = 0.3
+"""Decades above the noise; below it a value was the same on all ranks."""
+LEAST_SPREAD, MOST_DEVIATIONS = 0.03, 40.0
+"""Usual steps: no run is steadier than to 3 % of a step, whatever its first windows look like; and the most deviations told."""
 RSS_FLOOR = 32e6
 """Bytes; allocators and caches move by this much in any process."""
 
@@ -62,16 +66,20 @@ class Comparison:
         """Log2 ratio of each rank's value to the median rank, both raised by `floor`."""
         return less_median(np.log2(self.of_ranks(name) + floor))
 
+    def deviations(self, name: str) -> Vector:
+        """How many of the run's own usual spreads each rank's value is from its own past; NaN where no spread is known."""
+        spread = np.maximum(self.past.spreads(name, self.ranks) / self.unit_s, LEAST_SPREAD)
+        return np.clip(self.change(name) / self.unit_s / spread, -MOST_DEVIATIONS, MOST_DEVIATIONS)
+
+    def deviation_of_run(self, name: str) -> float:
+        """The same for a measure of the run."""
+        spread = float(np.maximum(self.past.spread(name) / self.unit_s, LEAST_SPREAD))
+        change = (self.of_run(name) - self.past.run(name)) / self.unit_s / spread
+        return float(np.clip(change, -MOST_DEVIATIONS, MOST_DEVIATIONS))
+
     def everywhere(self, value: float) -> Vector:
         """A number of the run, given to every rank."""
         return np.full(len(self.ranks), value)
-
-
-def less_median(values: Vector) -> Vector:
-    """Values less their median over the ranks that are known (shape kept)."""
-    if np.isfinite(values).sum() < 2:
-        return np.full(values.shape, math.nan)
-    return values - np.nanmedian(values)
 
 
 def log2_ratio(a: float, b: float) -> float:
@@ -92,6 +100,8 @@ def _step(c: Comparison) -> dict[str, Vector]:
         "step_max_vs_past": c.everywhere(log2_ratio(c.of_run("step_max"), c.past.run("step_max"))),
         "batch_vs_peers": less_median(np.log2(c.of_ranks("batch"))),
     }
+    out["local_vs_usual"] = c.deviations("local_apart")
+    out["step_vs_usual"] = c.everywhere(c.deviation_of_run("step"))
     out["finish_vs_past"] = c.change("finish") / c.unit_s
     for name in (*PHASES, "local"):
         out[f"{name}_vs_past"] = c.change(name) / c.unit_s
@@ -174,7 +184,8 @@ def _numbers(c: Comparison) -> dict[str, Vector]:
         "grad_vs_past": c.everywhere(log2_ratio(c.of_run("grad"), c.past.recent("grad"))),
         "nonfinite": c.of_ranks("nonfinite"),
         "param_desync": c.of_ranks("param_desync"),
-        "grad_desync": c.of_ranks("grad_desync"),
+        # A norm taken before the reduction differs between ranks all the time: only what used to agree can come apart.
+        "grad_desync": np.where(c.past.ranks("grad_desync", c.ranks) < AGREED, c.of_ranks("grad_desync"), math.nan),
     }
 
 

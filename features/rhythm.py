@@ -49,9 +49,8 @@ def window_length(records: Iterable[Record]) -> float:
             samples.append(record.interval_s)
         if len(steps) >= ENOUGH:
             break
-    if periods or samples:  # other sources tell of the time between the lines
-        lines = []
-    return _choose(_of_steps(steps, lines), periods, samples)
+    # Where other sources tell of the time between the lines, windows need not wait for lines.
+    return _choose(_of_steps(steps, [] if periods or samples else lines), periods, samples)
 
 
 def _of_steps(steps: list[float], lines: list[float]) -> float:

@@ -66,6 +66,8 @@ FEATURES: tuple[Feature, ...] = (
         0.05,
         "time outside collectives: this rank less the median rank, in usual steps",
     ),
+    _f("local_vs_usual", "deviations", "step", 1.0, "distance to the peers beyond this rank's usual one, in its own spreads"),
+    _f("step_vs_usual", "deviations", "step", 1.0, "step time beyond the run's usual one, in the run's own spreads"),
     _f(
         "finish_vs_past",
         "steps",

@@ -21,7 +21,7 @@ RUN_DIR = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option(
     "--false-alarms",
     "rate",
-    default=0.005,
+    default=0.003,
     show_default=True,
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Share of healthy windows that may pass the limit, before the gate of continuity.",

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from features.measures.table import LINE_GAPS, Measures, RunMemory, Vector, known, mean, median, per_rank
+from features.measures.table import LINE_GAPS, Measures, RunMemory, Vector, known, less_median, mean, median, per_rank
 from features.records import Step
 from features.windows import Window
 
@@ -16,6 +16,8 @@ KEEP_STEPS = 64
 """Steps kept open for comparison across ranks; ranks of a synchronous job are never further apart than one."""
 STEPS_FOR_LOSS = 4
 """Steps in a window from which losses of ranks are compared: each sees other samples, one step says nothing."""
+CLOCKS_FROM_S = 366 * 86400.0
+"""Seconds since 1970; logs without a clock or with one since boot count from 0, those without a year from 1972."""
 PARAM_NOISE, GRAD_NOISE = 1e-6, 1e-4
 """Relative differences that printing and summation order alone produce."""
 
@@ -31,6 +33,7 @@ def measure_steps(window: Window, memory: RunMemory, into: Measures) -> None:
         of = f"{name}_s"
         into.per_rank[name] = per_rank(at, {r: mean(known(getattr(s, of) for s in v)) for r, v in by_rank.items()})
     into.per_rank["local"] = per_rank(at, {r: mean(known(map(_local, steps))) for r, steps in by_rank.items()})
+    into.per_rank["local_apart"] = less_median(into.per_rank["local"])
     into.per_rank["batch"] = per_rank(at, {r: median(known(s.batch for s in steps)) for r, steps in by_rank.items()})
     into.per_rank["nonfinite"] = per_rank(at, {r: _nonfinite_share(steps) for r, steps in by_rank.items()})
     into.run["step"] = median(known(s.duration_s for s in window.steps))
@@ -61,7 +64,8 @@ def _nonfinite_share(steps: list[Step]) -> float:
 def _compare_ranks(window: Window, memory: RunMemory, into: Measures) -> None:
     """Loss, norms of weights and gradients: ranks are compared within one step, once all have reported it."""
     for s in window.steps:
-        left_at = None if s.optimizer_s is None else s.ts - s.optimizer_s  # when this rank left the collectives
+        # When this rank left the collectives; times that only count from some start differ between ranks by chance.
+        left_at = s.ts - s.optimizer_s if s.optimizer_s is not None and s.ts > CLOCKS_FROM_S else None
         values = tuple(math.nan if v is None else v for v in (s.loss, s.param_norm, s.grad_norm, left_at))
         memory.step_values.setdefault(s.step, {})[s.rank] = values
     reporting = set(memory.last_step) | {s.rank for s in window.steps}  # a rank whose log is missing is not waited for

@@ -93,3 +93,10 @@ def mean(values: list[float]) -> float:
 def known(values: Iterable[float | None]) -> list[float]:
     """The values that are there and finite."""
     return [v for v in values if v is not None and math.isfinite(v)]
+
+
+def less_median(values: Vector) -> Vector:
+    """Values less their median over the ranks that are known (shape kept)."""
+    if np.isfinite(values).sum() < 2:
+        return np.full(values.shape, math.nan)
+    return values - np.nanmedian(values)
