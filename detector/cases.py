@@ -107,8 +107,8 @@ class CaseTracker:
 
 def _passed(channel: Channel, recent: list[Judged | None]) -> list[Judged]:
     """The windows that open a case: unusual ones, or enough that stay near the limit; none where neither gate is passed."""
-    unusual = [r for r in recent[-GATE_OF:] if r is not None and channel in r[1].channels]
-    if len(unusual) >= GATE_NEEDS:
-        return unusual
+    near = [r for r in recent[-GATE_OF:] if r is not None]  # the window in which a fault begins is often only near
+    if sum(channel in verdict.channels for _, verdict in near) >= GATE_NEEDS:
+        return near
     high = [r for r in recent if r is not None]
     return high if len(high) >= STAYS_NEEDS else []

@@ -17,7 +17,7 @@ from detector.pace import own_pace
 from detector.report import ModelSummary, NoticeItem, Report, RunSummary, WindowSummary, iso
 from detector.verdicts import Walker, WindowVerdict
 from features.extract import Extractor
-from features.records import Record, Step
+from features.records import Phase, Record, RunInfo, Step
 from features.rhythm import window_length
 from features.rundir import Progress, RunData, load_run
 from features.windows import Window, WindowCutter, event_time
@@ -40,6 +40,9 @@ def score_run(run: RunData, bundle: Bundle, catalog: Catalog) -> Report:
     engine = Engine(bundle, length_s, known=known)
     streaming.run(ListSource(run.records), engine.handle, ListSink[WindowVerdict]())
     engine.finish()
+    if all(isinstance(r, RunInfo | Phase) for r in run.records):
+        text = "no step, collective, sample or known message was found: nothing could be judged"
+        run.notices.add("warning", text, file=run.path)
     memory = engine.extractor.memory
     times = [t for r in run.records if (t := event_time(r)) > 0]
     return Report(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from detector.commands.options import bundle_option
+from detector.commands.options import bundle_option, show
 from features.errors import InputError, UnknownIncident
 
 if TYPE_CHECKING:
@@ -24,13 +24,14 @@ def command(incident: str, where: Path | None, bundle: Path | None) -> None:
     INCIDENT is an id such as i-0123456789ab, or a unique beginning of one. Without WHERE it is a cause of the catalog,
     such as communication/network-loss.
     """
-    from detector.render import render_incident, stdout_console
+    from detector.render import render_incident
 
     if where is None:
         _explain_cause(incident)
         return
     reports = _reports(where, bundle)
-    render_incident(_find(incident, reports, where), stdout_console(), everything=True)
+    found = _find(incident, reports, where)
+    show(lambda console: render_incident(found, console, everything=True))
 
 
 def _reports(where: Path, bundle: Path | None) -> list[Report]:
@@ -76,7 +77,6 @@ def _explain_cause(name: str) -> None:
     from rich.markdown import Markdown
 
     from detector.catalog import cause_markdown, load_catalog
-    from detector.render import stdout_console
 
     causes = load_catalog().causes
     if name not in causes:
@@ -84,4 +84,5 @@ def _explain_cause(name: str) -> None:
             name, expected="a cause of the catalog, or a run or report as second argument", found="neither",
             remedy="causes are listed in docs/catalog.md",
         )  # fmt: skip
-    stdout_console().print(Markdown(cause_markdown(causes[name])))
+    page = Markdown(cause_markdown(causes[name]))
+    show(lambda console: console.print(page))

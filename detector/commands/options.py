@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from detector.report import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,13 +32,13 @@ bundle_option = click.option(
 def write_reports(reports: Sequence[Report], form: str) -> None:
     """Write reports: tables, one JSON document (an object for one run, a list for several), or one object a line."""
     if form == "table":
-        from detector.render import render_report, stdout_console
+        from detector.render import render_report
 
-        console = stdout_console()
-        with console.capture() as captured:
+        def draw(console: Console) -> None:
             for report in reports:
                 render_report(report, console)
-        click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))  # rich pads lines with blanks
+
+        show(draw)
     elif form == "jsonl":
         for report in reports:
             click.echo(report.to_json(indent=None))
@@ -45,6 +47,16 @@ def write_reports(reports: Sequence[Report], form: str) -> None:
     else:
         inner = ",\n".join(report.to_json() for report in reports)
         click.echo(f"[\n{inner}\n]" if reports else "[]")
+
+
+def show(draw: Callable[[Console], object]) -> None:
+    """Write what `draw` prints to stdout, without the blanks with which rich fills lines."""
+    from detector.render import stdout_console
+
+    console = stdout_console()
+    with console.capture() as captured:
+        draw(console)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 @contextmanager

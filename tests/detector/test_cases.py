@@ -43,6 +43,27 @@ def test_two_of_three_windows_open_a_case(follow: Callable[..., list[Case]], pat
     assert (len(follow(pattern)) == 1) is opened
 
 
+@pytest.mark.parametrize(
+    ("pattern", "opened"), [("nnnn", True), ("nn.nn", True), ("nn..nn", False), ("nnn....", False), ("n.xx", True)]
+)
+def test_staying_near_the_limit_opens_a_case_too(frame: Frame, verdict: Verdict, pattern: str, opened: bool) -> None:
+    """`n`: a score near the limit, `x`: beyond it. What is near just before belongs to the case."""
+    tracker = CaseTracker()
+    for index, sign in enumerate(pattern):
+        beyond = verdict("pace")
+        near = WindowVerdict(raised=beyond.channels)
+        tracker.add(frame(index), beyond if sign == "x" else near if sign == "n" else verdict(), [])
+    cases = tracker.finish()
+    assert bool(cases) is opened
+    if pattern == "nn.nn":
+        assert indices(cases[0].frames) == [0, 1, 3, 4]
+
+
+def test_a_window_near_the_limit_is_no_past_to_learn_from() -> None:
+    assert not WindowVerdict(raised={}).raised
+    assert WindowVerdict().of("pace") is None
+
+
 def test_a_case_begins_with_the_first_window_that_counted(follow: Callable[..., list[Case]]) -> None:
     (case,) = follow("..x.xx.")
 

@@ -193,6 +193,7 @@ def test_incidents_come_most_serious_first_and_carry_what_their_case_knows(
     memory = RunMemory(ranks=[0, 1, 2, 3], nodes={0: "n0", 1: "n0", 2: "n1", 3: "n1"}, last_step={0: 90})
     mine, others = {0: 0.0, 1: 0.0, 2: 0.9, 3: 0.0}, {0: 0.9, 1: 0.9, 2: 0.0, 3: 0.9}
     slow = {**dict.fromkeys(("local_vs_peers", "local_vs_past", "forward_vs_past"), mine), "sync_vs_past": others}
+    slow["step_vs_past"] = dict.fromkeys(range(4), 1.0)
     cases = [
         case(first=0, last=4, per_rank=slow, steps=(40, 60), run={"step": 0.1}),
         case("numbers", facts=(fact(30.0, "loss_nan", channel="numbers", ranks=(1,)),), is_open=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,3 +43,12 @@ def test_importing_the_package_does_not_start_the_runtime() -> None:
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
 
     assert answer.stdout == "False\n"
+
+
+def test_judging_calls_nobody(tmp_path: Path) -> None:
+    """The library that serves the graphs reports usage to its maker unless told not to, and leaves an id in the user's home."""
+    code = "from detector import score; import sys; score(sys.argv[1])"
+    run = Path(__file__).resolve().parents[2] / "datasets" / "runs" / "healthy_np2_conv_b128"
+    clean = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
+    subprocess.run([sys.executable, "-c", code, str(run)], check=True, env={**clean, "HOME": str(tmp_path)}, cwd=tmp_path)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
