@@ -118,8 +118,9 @@ def test_graph_equals_the_fitted_judge(
 def test_graph_explains_as_the_fitted_judge(
     name: str, judges: dict[str, Detector], served: dict[str, ServedJudge], healthy: Matrix
 ) -> None:
+    assert served[name].explains == hasattr(judges[name], "residuals"), "a graph explains exactly if its judge does"
     if not served[name].explains:
-        pytest.skip("this judge's graph has no residuals")
+        return
     rows = strange(healthy)
 
     squares = judges[name].residuals(rows) ** 2
